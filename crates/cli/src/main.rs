@@ -1,0 +1,4 @@
+//! The command line of lookalike.
+#![forbid(unsafe_code)]
+
+fn main() {}

@@ -1,0 +1,162 @@
+//! The scalar twin of every kernel: what it means, without how it is done fast.
+
+use crate::{AdamStep, Element, FLAG_BITS, LANES, Strided};
+
+fn example(entry: u32) -> usize {
+    (entry >> FLAG_BITS) as usize
+}
+
+/// See [`crate::gather_dot`].
+pub fn gather_dot<T: Element>(row: &[T], rows: &[f32], entries: &[u32], out: &mut [f32]) {
+    let stride = row.len();
+    for (out, &entry) in out.iter_mut().zip(entries) {
+        let other = &rows[example(entry) * stride..][..stride];
+        *out = row.iter().zip(other).map(|(a, b)| a.to_f32() * b).sum();
+    }
+}
+
+/// See [`crate::backward_row`].
+pub fn backward_row<T: Element>(
+    row: &[T],
+    rows: &[f32],
+    d_rows: &mut [f32],
+    entries: &[u32],
+    g: &[f32],
+    grad: &mut [f32],
+) {
+    let stride = row.len();
+    grad.fill(0.0);
+    for (&g, &entry) in g.iter().zip(entries) {
+        let at = example(entry) * stride;
+        for (grad, x) in grad.iter_mut().zip(&rows[at..at + stride]) {
+            *grad += g * x;
+        }
+        for (d, w) in d_rows[at..at + stride].iter_mut().zip(row) {
+            *d += g * w.to_f32();
+        }
+    }
+}
+
+/// See [`crate::adam_row`].
+pub fn adam_row<T: Element>(
+    step: &AdamStep,
+    grad: &[f32],
+    w: &mut [T],
+    m: &mut [T],
+    v: &mut [T],
+    noise: u64,
+) {
+    for (i, &g) in grad.iter().enumerate() {
+        let first = step.beta1 * m[i].to_f32() + (1.0 - step.beta1) * g;
+        let second = step.beta2 * v[i].to_f32() + (1.0 - step.beta2) * g * g;
+        let new = w[i].to_f32() - step.rate * first / (second.sqrt() + step.epsilon);
+        let bits = noise_bits(noise, i);
+        m[i] = T::from_f32_stochastic(first, bits);
+        v[i] = T::from_f32_stochastic(second, bits.rotate_left(5));
+        w[i] = T::from_f32_stochastic(new, bits.rotate_left(10));
+    }
+}
+
+/// The random bits of element `i` of a row: a multiply-xorshift hash of both.
+pub fn noise_bits(noise: u64, i: usize) -> u16 {
+    let mut x = (noise as u32 ^ (noise >> 32) as u32).wrapping_add((i as u32).wrapping_mul(0x9E37_79B9));
+    x ^= x >> 16;
+    x = x.wrapping_mul(0x7FEB_352D);
+    x ^= x >> 15;
+    x = x.wrapping_mul(0x846C_A68B);
+    (x >> 16) as u16
+}
+
+/// See [`crate::sum_rows`].
+pub fn sum_rows<T: Element>(rows: &[T], ids: &[u32], weights: &[f32], out: &mut [f32]) {
+    let stride = out.len();
+    for (&id, &weight) in ids.iter().zip(weights) {
+        let row = &rows[id as usize * stride..][..stride];
+        for (out, x) in out.iter_mut().zip(row) {
+            *out += weight * x.to_f32();
+        }
+    }
+}
+
+/// See [`crate::scatter_max`].
+pub fn scatter_max(scores: &[f32], entries: &[u32], max: &mut [f32]) {
+    for (&score, &entry) in scores.iter().zip(entries) {
+        let slot = &mut max[example(entry)];
+        *slot = slot.max(score);
+    }
+}
+
+/// See [`crate::scatter_exp`].
+pub fn scatter_exp(scores: &mut [f32], entries: &[u32], max: &[f32], sum: &mut [f32]) {
+    for (score, &entry) in scores.iter_mut().zip(entries) {
+        *score = (*score - max[example(entry)]).exp();
+        sum[example(entry)] += *score;
+    }
+}
+
+/// See [`crate::gather_scale`].
+pub fn gather_scale(scores: &mut [f32], entries: &[u32], factor: &[f32]) {
+    for (score, &entry) in scores.iter_mut().zip(entries) {
+        *score *= factor[example(entry)];
+    }
+}
+
+/// See [`crate::gemm`].
+pub fn gemm<A: Element, B: Element>(
+    m: usize,
+    n: usize,
+    k: usize,
+    a: Strided<'_, A>,
+    b: Strided<'_, B>,
+    c: &mut [f32],
+    c_stride: usize,
+) {
+    for i in 0..m {
+        let out = &mut c[i * c_stride..][..n];
+        for p in 0..k {
+            let x = a.data[i * a.row_stride + p * a.column_stride].to_f32();
+            let row = &b.data[p * b.row_stride..][..n];
+            for (out, y) in out.iter_mut().zip(row) {
+                *out += x * y.to_f32();
+            }
+        }
+    }
+}
+
+/// See [`crate::transpose_rows`].
+pub fn transpose_rows<T: Element>(rows: &[&[T]; LANES], dim: usize, out: &mut [f32]) {
+    for (r, row) in rows.iter().enumerate() {
+        for j in 0..dim {
+            out[j * LANES + r] = row[j].to_f32();
+        }
+    }
+}
+
+/// See [`crate::dwta_codes`].
+pub fn dwta_codes(transposed: &[f32], dims: &[u32], bin: usize, k: usize, shift: u32, out: &mut [u32]) {
+    for (t, codes) in out.chunks_exact_mut(LANES).enumerate() {
+        codes.fill(0);
+        for function in 0..k {
+            let dims = &dims[(t * k + function) * bin..][..bin];
+            for (r, code) in codes.iter_mut().enumerate() {
+                let value = |position: usize| transposed[dims[position] as usize * LANES + r];
+                let mut best = 0;
+                for position in 1..bin {
+                    if value(position) > value(best) {
+                        best = position;
+                    }
+                }
+                *code += (best as u32) << (shift * function as u32);
+            }
+        }
+    }
+}
+
+/// See [`crate::indices_above`].
+pub fn indices_above(scores: &[f32], threshold: f32, out: &mut Vec<u32>) {
+    for (i, &score) in scores.iter().enumerate() {
+        if score > threshold {
+            out.push(i as u32);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Examples in memory: sparse feature rows with their labels.
+
+/// A borrowed view of examples, whoever owns them: a parsed file, a mapped
+/// file, or arrays of a caller in another language.
+///
+/// Law: both offset slices have one element more than there are examples, start
+/// at 0 and never fall; feature ids are below `num_features`, ascending and
+/// distinct within an example; label ids are below `num_classes`, ascending and
+/// distinct within an example; values are finite. Whoever makes a view
+/// guarantees this; readers rely on it.
+#[derive(Clone, Copy, Debug)]
+pub struct Examples<'a> {
+    /// Where each example's features start.
+    pub feature_offsets: &'a [u64],
+    /// Feature ids of all examples, one after the other.
+    pub feature_ids: &'a [u32],
+    /// Values of the features, beside their ids.
+    pub feature_values: &'a [f32],
+    /// Where each example's labels start.
+    pub label_offsets: &'a [u64],
+    /// Label ids of all examples, one after the other.
+    pub label_ids: &'a [u32],
+    /// The number of features.
+    pub num_features: usize,
+    /// The number of classes.
+    pub num_classes: usize,
+}
+
+impl<'a> Examples<'a> {
+    /// The number of examples.
+    pub fn len(&self) -> usize {
+        self.feature_offsets.len().saturating_sub(1)
+    }
+
+    /// Whether there is no example.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Ids and values of an example's features.
+    pub fn features(&self, example: usize) -> (&'a [u32], &'a [f32]) {
+        let range = span(self.feature_offsets, example);
+        (&self.feature_ids[range.clone()], &self.feature_values[range])
+    }
+
+    /// An example's labels.
+    pub fn labels(&self, example: usize) -> &'a [u32] {
+        &self.label_ids[span(self.label_offsets, example)]
+    }
+}
+
+fn span(offsets: &[u64], i: usize) -> std::ops::Range<usize> {
+    offsets[i] as usize..offsets[i + 1] as usize
+}
+
+/// Examples that own their memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    /// See [`Examples::feature_offsets`].
+    pub feature_offsets: Vec<u64>,
+    /// See [`Examples::feature_ids`].
+    pub feature_ids: Vec<u32>,
+    /// See [`Examples::feature_values`].
+    pub feature_values: Vec<f32>,
+    /// See [`Examples::label_offsets`].
+    pub label_offsets: Vec<u64>,
+    /// See [`Examples::label_ids`].
+    pub label_ids: Vec<u32>,
+    /// See [`Examples::num_features`].
+    pub num_features: usize,
+    /// See [`Examples::num_classes`].
+    pub num_classes: usize,
+}
+
+impl Dataset {
+    /// No example yet, of the given shape.
+    pub fn empty(num_features: usize, num_classes: usize) -> Self {
+        Self {
+            feature_offsets: vec![0],
+            feature_ids: Vec::new(),
+            feature_values: Vec::new(),
+            label_offsets: vec![0],
+            label_ids: Vec::new(),
+            num_features,
+            num_classes,
+        }
+    }
+
+    /// Appends an example. Its ids must obey the law of [`Examples`].
+    pub fn push(&mut self, features: impl IntoIterator<Item = (u32, f32)>, labels: &[u32]) {
+        for (id, value) in features {
+            debug_assert!((id as usize) < self.num_features && value.is_finite());
+            self.feature_ids.push(id);
+            self.feature_values.push(value);
+        }
+        self.feature_offsets.push(self.feature_ids.len() as u64);
+        debug_assert!(labels.iter().all(|&l| (l as usize) < self.num_classes));
+        debug_assert!(labels.is_sorted_by(|a, b| a < b));
+        self.label_ids.extend_from_slice(labels);
+        self.label_offsets.push(self.label_ids.len() as u64);
+    }
+
+    /// A view of all examples.
+    pub fn view(&self) -> Examples<'_> {
+        Examples {
+            feature_offsets: &self.feature_offsets,
+            feature_ids: &self.feature_ids,
+            feature_values: &self.feature_values,
+            label_offsets: &self.label_offsets,
+            label_ids: &self.label_ids,
+            num_features: self.num_features,
+            num_classes: self.num_classes,
+        }
+    }
+}

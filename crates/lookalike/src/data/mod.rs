@@ -1,0 +1,5 @@
+//! From files to examples.
+
+mod examples;
+
+pub use examples::{Dataset, Examples};

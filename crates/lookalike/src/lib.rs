@@ -1,0 +1,14 @@
+//! Extreme classification: softmax over a huge number of classes, trained on
+//! ordinary CPUs by scoring, for each example, only the classes that look like
+//! the truth.
+//!
+//! The modules stand in the order that data takes through them:
+//!
+//! ```text
+//! file → examples → batch → embedding → candidates → scores → loss → gradients → row updates → hash tables
+//! data/             train/  model/      sampling/    model/   loss/  train/      optim/        hashing/
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod data;
+pub mod random;

@@ -1,0 +1,2 @@
+//! Tables, charts and one self-contained HTML page.
+#![forbid(unsafe_code)]
