@@ -11,4 +11,5 @@
 #![forbid(unsafe_code)]
 
 pub mod data;
+pub mod model;
 pub mod random;
