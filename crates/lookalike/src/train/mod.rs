@@ -1,0 +1,3 @@
+//! Training: from batches to a model.
+
+pub mod tensorboard;
