@@ -11,5 +11,8 @@
 #![forbid(unsafe_code)]
 
 pub mod data;
+pub mod metrics;
 pub mod model;
+pub mod predict;
 pub mod random;
+pub mod train;

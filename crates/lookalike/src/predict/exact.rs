@@ -1,0 +1,436 @@
+//! Exact top-k: every class is scored, none of the scores are kept.
+//!
+//! Classes stream past the examples in tiles ([`super::tile`]). Each example
+//! knows the k-th best score it has seen; the few scores of a tile above it are
+//! found with one vector comparison for 16 classes and go to its [`Best`].
+//! `O(examples · N · dim)` time, a matrix product; memory is one tile a thread
+//! and `O(k)` an example and class range, never `examples × N`.
+//!
+//! The work is cut into pieces (a block of examples × a range of classes) by
+//! the sizes alone, so the result does not depend on the number of threads.
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use lookalike_kernels::{Cpu, LANES, indices_above, scatter_exp};
+use rayon::prelude::*;
+
+use super::best::Best;
+use super::ranking::TopK;
+use super::tile::{TILE_CLASSES, TILE_EXAMPLES, Tile};
+use crate::model::RowsView;
+
+/// Examples that share the reading (and turning around) of a class vector.
+const BLOCK_EXAMPLES: usize = 256;
+/// Examples whose pieces are in work at the same time; it bounds the memory.
+const WAVE_EXAMPLES: usize = 4 * BLOCK_EXAMPLES;
+/// Class ranges at most: work for as many threads, a merge of as many lists.
+const RANGES_MAX: usize = 64;
+/// Classes in a range at least: less work than this is not worth a task.
+const RANGE_CLASSES_MIN: usize = 8 * TILE_CLASSES;
+/// A range has at least this many times `k` classes, so that the lists kept for
+/// the merge are small against the scores they were chosen from.
+const RANGE_CLASSES_PER_K: usize = 64;
+
+/// Working memory of [`top_k`], reused between calls.
+#[derive(Debug, Default)]
+pub struct TopKScratch {
+    pieces: Vec<Piece>,
+    /// Tiles that no thread works with at the moment.
+    tiles: Mutex<Vec<Worker>>,
+}
+
+/// What one range of classes gave for one block of examples.
+#[derive(Debug, Default)]
+struct Piece {
+    best: Vec<Best>,
+    sums: Vec<RunningSum>,
+}
+
+/// A thread's buffers while it works on a piece.
+#[derive(Debug, Default)]
+struct Worker {
+    tile: Tile,
+    found: Vec<u32>,
+}
+
+/// The best [`TopK::k`] classes of each embedding, by `class_vector · embedding
+/// + bias`. Embeddings are rows with the stride of the class vectors.
+///
+/// An example's scores are the same bits for any number of threads; between
+/// batches of different sizes they may differ by rounding.
+///
+/// # Panics
+/// If `bias` does not have an element a class, if `embeddings` is not a whole
+/// number of rows, or if there are more than 2^32 classes.
+pub fn top_k(
+    cpu: Cpu,
+    class_vectors: RowsView<'_>,
+    bias: &[f32],
+    embeddings: &[f32],
+    scratch: &mut TopKScratch,
+    out: &mut TopK,
+) {
+    let (num_classes, stride) = (class_vectors.len(), class_vectors.stride);
+    assert_eq!(bias.len(), num_classes, "top_k wants one bias a class");
+    assert!(
+        stride > 0 && embeddings.len().is_multiple_of(stride),
+        "top_k wants whole rows of {stride} floats, not {} floats",
+        embeddings.len()
+    );
+    assert!(u32::try_from(num_classes).is_ok(), "class ids are 32 bits, not {num_classes}");
+    out.resize(embeddings.len() / stride, num_classes);
+    if num_classes == 0 {
+        return;
+    }
+    let query = Query { cpu, class_vectors, bias, k: out.stride, sums: out.wants_log_sum_exp };
+    for (wave, embeddings) in embeddings.chunks(WAVE_EXAMPLES * stride).enumerate() {
+        query.wave(embeddings, scratch, wave * WAVE_EXAMPLES, out);
+    }
+}
+
+/// What stays the same for all pieces of a call.
+#[derive(Clone, Copy)]
+struct Query<'a> {
+    cpu: Cpu,
+    class_vectors: RowsView<'a>,
+    bias: &'a [f32],
+    k: usize,
+    sums: bool,
+}
+
+impl Query<'_> {
+    /// Classes in each range but the last, a whole number of tiles.
+    fn range_classes(&self) -> usize {
+        let at_least = RANGE_CLASSES_MIN.max(self.k.saturating_mul(RANGE_CLASSES_PER_K));
+        let ranges = (self.bias.len() / at_least).clamp(1, RANGES_MAX);
+        self.bias.len().div_ceil(ranges).next_multiple_of(TILE_CLASSES)
+    }
+
+    fn wave(&self, embeddings: &[f32], scratch: &mut TopKScratch, start: usize, out: &mut TopK) {
+        let block_floats = BLOCK_EXAMPLES * self.class_vectors.stride;
+        let range_classes = self.range_classes();
+        let ranges = self.bias.len().div_ceil(range_classes);
+        let pieces = embeddings.len().div_ceil(block_floats) * ranges;
+        scratch.pieces.resize_with(pieces.max(scratch.pieces.len()), Piece::default);
+        let TopKScratch { pieces: all, tiles } = scratch;
+
+        all[..pieces].par_iter_mut().enumerate().with_max_len(1).for_each(|(i, piece)| {
+            let first = i / ranges * block_floats;
+            let block = &embeddings[first..embeddings.len().min(first + block_floats)];
+            let from = i % ranges * range_classes;
+            let classes = from..self.bias.len().min(from + range_classes);
+            let mut worker = unpoisoned(tiles).pop().unwrap_or_default();
+            self.search(block, classes, piece, &mut worker);
+            unpoisoned(tiles).push(worker);
+        });
+        let examples = embeddings.len() / self.class_vectors.stride;
+        self.merge(&mut all[..pieces], ranges, start..start + examples, out);
+    }
+
+    /// Scores a block of examples against a range of classes, tile by tile.
+    fn search(&self, block: &[f32], classes: Range<usize>, piece: &mut Piece, worker: &mut Worker) {
+        let Self { cpu, class_vectors, .. } = *self;
+        let Worker { tile, found } = worker;
+        let stride = class_vectors.stride;
+        let examples = block.len() / stride;
+        piece.reset(examples, self.k);
+        for first in classes.clone().step_by(TILE_CLASSES) {
+            let tile_classes = first..classes.end.min(first + TILE_CLASSES);
+            tile.load(cpu, class_vectors, self.bias, tile_classes, examples);
+            for start in (0..examples).step_by(TILE_EXAMPLES) {
+                let end = examples.min(start + TILE_EXAMPLES);
+                tile.score(cpu, class_vectors, &block[start * stride..end * stride]);
+                for example in start..end {
+                    let scores = tile.scores(example - start);
+                    collect(cpu, scores, first, found, &mut piece.best[example]);
+                    if self.sums {
+                        piece.sums[example].add(cpu, scores);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Joins what the ranges found, in their order, and writes `examples` of `out`.
+    fn merge(&self, pieces: &mut [Piece], ranges: usize, examples: Range<usize>, out: &mut TopK) {
+        let k = self.k;
+        let places = examples.start * k..examples.end * k;
+        pieces
+            .par_chunks_mut(ranges)
+            .zip(out.lens[examples.clone()].par_chunks_mut(BLOCK_EXAMPLES))
+            .zip(out.log_sum_exp[examples].par_chunks_mut(BLOCK_EXAMPLES))
+            .zip(out.classes[places.clone()].par_chunks_mut(BLOCK_EXAMPLES * k))
+            .zip(out.scores[places].par_chunks_mut(BLOCK_EXAMPLES * k))
+            .for_each(|((((pieces, lens), log_sum_exp), classes), scores)| {
+                let (joined, others) = pieces.split_first_mut().expect("a range at least");
+                for example in 0..lens.len() {
+                    let (best, sum) = (&mut joined.best[example], &mut joined.sums[example]);
+                    for other in others.iter() {
+                        best.offer_all(&other.best[example]);
+                        sum.merge(other.sums[example]);
+                    }
+                    log_sum_exp[example] = sum.log_sum_exp();
+                    let ranked = best.ranked();
+                    lens[example] = ranked.len();
+                    for (place, (score, class)) in (example * k..).zip(ranked) {
+                        (classes[place], scores[place]) = (class, score);
+                    }
+                }
+            });
+    }
+}
+
+impl Piece {
+    fn reset(&mut self, examples: usize, k: usize) {
+        self.best.resize_with(examples.max(self.best.len()), Best::default);
+        for best in &mut self.best[..examples] {
+            best.reset(k);
+        }
+        self.sums.clear();
+        self.sums.resize(examples, RunningSum::default());
+    }
+}
+
+/// Gives `best` the scores that can still be among the best; `first` is the
+/// class of the first one.
+fn collect(cpu: Cpu, scores: &[f32], first: usize, found: &mut Vec<u32>, best: &mut Best) {
+    found.clear();
+    indices_above(cpu, scores, best.threshold(), found);
+    for &i in found.iter() {
+        best.offer(scores[i as usize], first as u32 + i);
+    }
+}
+
+/// `Σ exp(score)`, as `exp(max) · sum` so that it cannot overflow.
+#[derive(Clone, Copy, Debug)]
+struct RunningSum {
+    max: f32,
+    sum: f64,
+}
+
+impl Default for RunningSum {
+    fn default() -> Self {
+        Self { max: f32::NEG_INFINITY, sum: 0.0 }
+    }
+}
+
+impl RunningSum {
+    /// Adds the scores of at most a tile, and overwrites them.
+    fn add(&mut self, cpu: Cpu, scores: &mut [f32]) {
+        const ALL_OF_ONE_EXAMPLE: [u32; TILE_CLASSES] = [0; TILE_CLASSES];
+        let max = max_of(scores);
+        if max == f32::NEG_INFINITY {
+            return;
+        }
+        let mut sum = [0.0];
+        scatter_exp(cpu, scores, &ALL_OF_ONE_EXAMPLE[..scores.len()], &[max], &mut sum);
+        self.merge(Self { max, sum: f64::from(sum[0]) });
+    }
+
+    fn merge(&mut self, other: Self) {
+        let max = self.max.max(other.max);
+        let scaled = |part: Self| match part.max {
+            f32::NEG_INFINITY => 0.0,
+            _ => part.sum * f64::from(part.max - max).exp(),
+        };
+        *self = Self { max, sum: scaled(*self) + scaled(other) };
+    }
+
+    fn log_sum_exp(&self) -> f32 {
+        (f64::from(self.max) + self.sum.ln()) as f32
+    }
+}
+
+/// Sixteen maxima side by side, which the compiler turns into vector code.
+fn max_of(scores: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (chunks, rest) = scores.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, &score) in lanes.iter_mut().zip(chunk) {
+            *lane = larger(*lane, score);
+        }
+    }
+    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, larger)
+}
+
+/// A thread that panicked left its buffers out of the list, not broken in it.
+fn unpoisoned(tiles: &Mutex<Vec<Worker>>) -> std::sync::MutexGuard<'_, Vec<Worker>> {
+    tiles.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::RowData;
+    use crate::predict::{RescoreScratch, rescore};
+    use crate::random::{Stream, mix};
+    use lookalike_kernels::{Element, padded};
+    use proptest::prelude::*;
+
+    /// Rows of multiples of 1/4 in -2..2: every product and sum is exact in
+    /// f32, so the naive twin agrees to the bit, and ties are frequent.
+    fn rows<T: Element>(count: usize, dim: usize, seed: u64) -> Vec<T> {
+        let mut rows = vec![T::default(); count * padded(dim)];
+        for (r, row) in rows.chunks_exact_mut(padded(dim)).enumerate() {
+            for (j, x) in row[..dim].iter_mut().enumerate() {
+                let random = mix(seed, Stream::Data, r as u64, j as u64);
+                *x = T::from_f32((random % 17) as f32 / 4.0 - 2.0);
+            }
+        }
+        rows
+    }
+
+    fn naive_scores<T: Element>(vectors: &[T], bias: &[f32], embedding: &[f32]) -> Vec<(u32, f32)> {
+        let scores = vectors.chunks_exact(embedding.len()).zip(bias).map(|(row, bias)| {
+            bias + row.iter().zip(embedding).map(|(w, x)| w.to_f32() * x).sum::<f32>()
+        });
+        (0..).zip(scores).collect()
+    }
+
+    fn naive_top<T: Element>(
+        vectors: &[T],
+        bias: &[f32],
+        embedding: &[f32],
+        k: usize,
+    ) -> Vec<(u32, f32)> {
+        let mut all = naive_scores(vectors, bias, embedding);
+        all.retain(|(_, score)| *score > f32::NEG_INFINITY);
+        all.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap().then(a.0.cmp(&b.0)));
+        all.truncate(k);
+        all
+    }
+
+    fn pairs(ranked: super::super::Ranked<'_>) -> Vec<(u32, f32)> {
+        ranked.classes.iter().copied().zip(ranked.scores.iter().copied()).collect()
+    }
+
+    fn check<T: Element>(
+        view: impl Fn(&[T]) -> RowData<'_>,
+        (classes, examples, dim, k, seed): (usize, usize, usize, usize, u64),
+    ) {
+        let vectors: Vec<T> = rows(classes, dim, seed);
+        let bias: Vec<f32> = (0..classes).map(|i| (i % 5) as f32 / 2.0).collect();
+        let embeddings: Vec<f32> = rows(examples, dim, seed + 1);
+        let view = RowsView { data: view(&vectors), dim, stride: padded(dim) };
+        let cpu = Cpu::detect();
+        let mut out = TopK::new(k).with_log_sum_exp();
+        top_k(cpu, view, &bias, &embeddings, &mut TopKScratch::default(), &mut out);
+        assert_eq!(out.len(), examples);
+        let mut scratch = RescoreScratch::default();
+        let backwards: Vec<u32> = (0..classes as u32).rev().collect();
+        for (example, embedding) in embeddings.chunks_exact(padded(dim)).enumerate() {
+            let expected = naive_top(&vectors, &bias, embedding, k);
+            assert_eq!(pairs(out.example(example)), expected, "example {example}");
+            let rescored = rescore(cpu, view, &bias, embedding, &backwards, k, &mut scratch);
+            assert_eq!(pairs(rescored), expected, "rescored example {example}");
+
+            let scores = naive_scores(&vectors, &bias, embedding);
+            let max = scores.iter().map(|s| s.1).fold(f32::NEG_INFINITY, f32::max);
+            let sum: f64 = scores.iter().map(|s| f64::from(s.1 - max).exp()).sum();
+            let expected = f64::from(max) + sum.ln();
+            let found = f64::from(out.log_sum_exp(example).unwrap());
+            assert!((found - expected).abs() < 1e-5 * expected.abs().max(1.0));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(40))]
+        #[test]
+        fn equals_a_naive_sort(
+            classes in 1usize..700, examples in 1usize..80, dim in 1usize..20,
+            k in 1usize..800, seed: u64,
+        ) {
+            let seed = seed / 2;
+            check(|v| RowData::F32(v), (classes, examples, dim, k, seed));
+            check(|v| RowData::Bf16(v), (classes, examples, dim, k, seed));
+        }
+    }
+
+    /// Several ranges, several blocks, several waves, each with a ragged end.
+    #[test]
+    fn equals_a_naive_sort_across_all_borders() {
+        for (classes, examples, k) in
+            [(TILE_CLASSES, 3, 1), (3 * RANGE_CLASSES_MIN + 1, 7, 40), (4567, 8, 33)]
+        {
+            check(|v| RowData::F32(v), (classes, examples, 4, k, 1));
+        }
+        check(|v| RowData::F32(v), (2 * RANGE_CLASSES_MIN + 300, WAVE_EXAMPLES + 65, 3, 2, 2));
+        check(|v| RowData::Bf16(v), (RANGE_CLASSES_MIN + 1, BLOCK_EXAMPLES + 1, 3, 5, 3));
+    }
+
+    #[test]
+    fn every_k_of_a_small_model() {
+        for k in 1..=65 {
+            check(|v| RowData::F32(v), (64, 9, 3, k, 4));
+        }
+    }
+
+    /// Irrational numbers this time: the same bits for any number of threads.
+    #[test]
+    fn threads_change_nothing() {
+        let (classes, examples, dim) = (3 * RANGE_CLASSES_MIN + 77, BLOCK_EXAMPLES + 11, 20);
+        let noisy = |count, seed| -> Vec<f32> {
+            rows::<f32>(count, dim, seed).iter().map(|x| x.sin()).collect()
+        };
+        let (vectors, embeddings) = (noisy(classes, 5), noisy(examples, 6));
+        let bias = vec![0.1; classes];
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut out = TopK::new(6).with_log_sum_exp();
+            let view = RowsView::f32(&vectors, dim);
+            pool.install(|| {
+                let mut scratch = TopKScratch::default();
+                top_k(Cpu::detect(), view, &bias, &embeddings, &mut scratch, &mut out);
+            });
+            let bits: Vec<u32> =
+                out.scores.iter().chain(&out.log_sum_exp).map(|x| x.to_bits()).collect();
+            (out.classes, bits)
+        };
+        let one = run(1);
+        assert_eq!(one, run(2));
+        assert_eq!(one, run(3));
+    }
+
+    #[test]
+    fn scratch_and_answer_are_reused_for_other_shapes() {
+        let mut scratch = TopKScratch::default();
+        let mut out = TopK::new(3);
+        for (classes, examples) in [(5000, 300), (2, 4), (0, 3), (300, 1), (10, 0), (5000, 300)] {
+            let vectors: Vec<f32> = rows(classes, 4, 7);
+            let embeddings: Vec<f32> = rows(examples, 4, 8);
+            let bias = vec![0.0; classes];
+            let view = RowsView::f32(&vectors, 4);
+            top_k(Cpu::detect(), view, &bias, &embeddings, &mut scratch, &mut out);
+            assert_eq!(out.len(), examples);
+            assert_eq!(out.log_sum_exp.len(), examples);
+            for (example, embedding) in embeddings.chunks_exact(16).enumerate() {
+                assert_eq!(pairs(out.example(example)), naive_top(&vectors, &bias, embedding, 3));
+            }
+        }
+    }
+
+    #[test]
+    fn nan_and_negative_infinity_are_never_chosen() {
+        let mut vectors: Vec<f32> = rows(300, 2, 9);
+        let mut bias = vec![0.0; 300];
+        vectors[17 * 16] = f32::NAN;
+        (bias[3], bias[200], bias[299]) = (f32::NEG_INFINITY, f32::NAN, f32::INFINITY);
+        for examples in [1, 20] {
+            let embeddings: Vec<f32> =
+                rows::<f32>(examples, 2, 10).iter().map(|x| x.abs()).collect();
+            let mut out = TopK::new(1000);
+            let view = RowsView::f32(&vectors, 2);
+            let mut scratch = TopKScratch::default();
+            top_k(Cpu::detect(), view, &bias, &embeddings, &mut scratch, &mut out);
+            for example in 0..examples {
+                let ranked = out.example(example);
+                assert_eq!(ranked.classes.len(), 297);
+                assert_eq!(ranked.classes[0], 299);
+                assert!([3, 17, 200].iter().all(|never| !ranked.classes.contains(never)));
+                assert_eq!(out.log_sum_exp(example), None);
+            }
+        }
+    }
+}

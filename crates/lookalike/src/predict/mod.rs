@@ -1,0 +1,17 @@
+//! From an embedding to the classes that score highest.
+//!
+//! [`top_k`] looks at every class: `O(N · dim)` an example, in tiles, at the
+//! speed of a matrix product. [`rescore`] looks only at the candidates it is
+//! given, for example by hash tables: `O(candidates · dim)`, whatever `N` is.
+//! Both give the same order: higher scores first, the lower class id first
+//! among equals, and never a class whose score is NaN or negative infinity.
+
+mod approximate;
+mod best;
+mod exact;
+mod ranking;
+mod tile;
+
+pub use approximate::{RescoreScratch, rescore};
+pub use exact::{TopKScratch, top_k};
+pub use ranking::{Ranked, TopK};

@@ -1,0 +1,89 @@
+//! Where rankings are kept: the best classes of each example of a batch.
+
+/// The best classes of one example, best first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ranked<'a> {
+    /// Class ids.
+    pub classes: &'a [u32],
+    /// Their scores (logits), beside them.
+    pub scores: &'a [f32],
+}
+
+/// The best `k` classes of each example of a batch.
+///
+/// An example has fewer than `k` only if there are fewer classes, or if scores
+/// are NaN or negative infinity. The container is reused between batches.
+#[derive(Clone, Debug)]
+pub struct TopK {
+    pub(super) k: usize,
+    pub(super) wants_log_sum_exp: bool,
+    /// Places an example has in the two flat arrays.
+    pub(super) stride: usize,
+    pub(super) lens: Vec<usize>,
+    pub(super) classes: Vec<u32>,
+    pub(super) scores: Vec<f32>,
+    pub(super) log_sum_exp: Vec<f32>,
+}
+
+impl TopK {
+    /// Room for the best `k` classes of any number of examples.
+    ///
+    /// # Panics
+    /// If `k` is 0.
+    pub fn new(k: usize) -> Self {
+        assert!(k > 0, "the best 0 classes of an example are no answer");
+        Self {
+            k,
+            wants_log_sum_exp: false,
+            stride: 0,
+            lens: Vec::new(),
+            classes: Vec::new(),
+            scores: Vec::new(),
+            log_sum_exp: Vec::new(),
+        }
+    }
+
+    /// Also asks for [`TopK::log_sum_exp`]: one exponential a class and example.
+    pub fn with_log_sum_exp(self) -> Self {
+        Self { wants_log_sum_exp: true, ..self }
+    }
+
+    /// How many classes an example was asked for.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    /// The number of examples.
+    pub fn len(&self) -> usize {
+        self.lens.len()
+    }
+
+    /// Whether there is no example.
+    pub fn is_empty(&self) -> bool {
+        self.lens.is_empty()
+    }
+
+    /// The best classes of an example.
+    pub fn example(&self, example: usize) -> Ranked<'_> {
+        let start = example * self.stride;
+        let range = start..start + self.lens[example];
+        Ranked { classes: &self.classes[range.clone()], scores: &self.scores[range] }
+    }
+
+    /// The logarithm of the sum of `exp(score)` over *all* classes, if asked
+    /// for: the softmax probability of a class is `exp(score - log_sum_exp)`.
+    pub fn log_sum_exp(&self, example: usize) -> Option<f32> {
+        self.wants_log_sum_exp.then(|| self.log_sum_exp[example])
+    }
+
+    /// Makes room for `examples` of `num_classes` classes.
+    pub(super) fn resize(&mut self, examples: usize, num_classes: usize) {
+        self.stride = self.k.min(num_classes);
+        self.lens.clear();
+        self.lens.resize(examples, 0);
+        self.classes.resize(examples * self.stride, 0);
+        self.scores.resize(examples * self.stride, 0.0);
+        self.log_sum_exp.clear();
+        self.log_sum_exp.resize(examples, f32::NEG_INFINITY);
+    }
+}
