@@ -4,7 +4,7 @@
 //! the class vectors find most of the best classes in time that does not grow
 //! with their number. `O(candidates · dim)` an example.
 
-use lookalike_kernels::{Cpu, FLAG_BITS, gather_dot};
+use lookalike_kernels::{Cpu, Element, FLAG_BITS, gather_dot};
 
 use super::best::Best;
 use super::ranking::Ranked;
@@ -62,7 +62,6 @@ impl RescoreScratch {
         embedding: &[f32],
         candidates: &[u32],
     ) {
-        let stride = class_vectors.stride;
         self.products.clear();
         self.products.resize(candidates.len(), 0.0);
         // The product is symmetric: the embedding takes the part of the one row,
@@ -75,18 +74,52 @@ impl RescoreScratch {
                 self.entries.extend(candidates.iter().map(|class| class << FLAG_BITS));
                 gather_dot(cpu, embedding, data, &self.entries, &mut self.products);
             }
-            RowData::F32(data) => {
-                for (&class, product) in candidates.iter().zip(self.products.chunks_mut(1)) {
-                    let row = &data[class as usize * stride..][..stride];
-                    gather_dot(cpu, row, embedding, &[0], product);
-                }
-            }
-            RowData::Bf16(data) => {
-                for (&class, product) in candidates.iter().zip(self.products.chunks_mut(1)) {
-                    let row = &data[class as usize * stride..][..stride];
-                    gather_dot(cpu, row, embedding, &[0], product);
-                }
-            }
+            RowData::F32(data) => dot_each(cpu, data, embedding, candidates, &mut self.products),
+            RowData::Bf16(data) => dot_each(cpu, data, embedding, candidates, &mut self.products),
         }
+    }
+}
+
+/// One class vector at a time.
+fn dot_each<T: Element>(
+    cpu: Cpu,
+    data: &[T],
+    embedding: &[f32],
+    candidates: &[u32],
+    products: &mut [f32],
+) {
+    let stride = embedding.len();
+    for (&class, product) in candidates.iter().zip(products) {
+        let row = &data[class as usize * stride..][..stride];
+        gather_dot(cpu, row, embedding, &[0], std::slice::from_mut(product));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Class `i` scores `i % 4`, plus a bias that puts class 5 on top.
+    #[test]
+    fn only_candidates_are_ranked() {
+        let mut vectors = [0.0; 8 * 16];
+        for (class, row) in vectors.chunks_exact_mut(16).enumerate() {
+            row[1] = (class % 4) as f32;
+        }
+        let mut embedding = [0.0; 16];
+        embedding[1] = 1.0;
+        let mut bias = [0.0; 8];
+        bias[5] = 10.0;
+        let view = RowsView::f32(&vectors, 2);
+        let mut scratch = RescoreScratch::default();
+        let mut rank = |candidates: &[u32], k| {
+            let cpu = Cpu::detect();
+            let ranked = rescore(cpu, view, &bias, &embedding, candidates, k, &mut scratch);
+            (ranked.classes.to_vec(), ranked.scores.to_vec())
+        };
+        assert_eq!(rank(&[7, 5, 0, 3], 3), (vec![5, 3, 7], vec![11.0, 3.0, 3.0]));
+        assert_eq!(rank(&[6, 2], 5), (vec![2, 6], vec![2.0, 2.0]));
+        assert_eq!(rank(&[], 5), (vec![], vec![]));
+        assert_eq!(rank(&[1], 0), (vec![], vec![]));
     }
 }

@@ -12,11 +12,12 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use lookalike_kernels::{Cpu, LANES, indices_above, scatter_exp};
+use lookalike_kernels::{Cpu, indices_above};
 use rayon::prelude::*;
 
 use super::best::Best;
 use super::ranking::TopK;
+use super::running_sum::RunningSum;
 use super::tile::{TILE_CLASSES, TILE_EXAMPLES, Tile};
 use crate::model::RowsView;
 
@@ -200,59 +201,6 @@ fn collect(cpu: Cpu, scores: &[f32], first: usize, found: &mut Vec<u32>, best: &
     for &i in found.iter() {
         best.offer(scores[i as usize], first as u32 + i);
     }
-}
-
-/// `Σ exp(score)`, as `exp(max) · sum` so that it cannot overflow.
-#[derive(Clone, Copy, Debug)]
-struct RunningSum {
-    max: f32,
-    sum: f64,
-}
-
-impl Default for RunningSum {
-    fn default() -> Self {
-        Self { max: f32::NEG_INFINITY, sum: 0.0 }
-    }
-}
-
-impl RunningSum {
-    /// Adds the scores of at most a tile, and overwrites them.
-    fn add(&mut self, cpu: Cpu, scores: &mut [f32]) {
-        const ALL_OF_ONE_EXAMPLE: [u32; TILE_CLASSES] = [0; TILE_CLASSES];
-        let max = max_of(scores);
-        if max == f32::NEG_INFINITY {
-            return;
-        }
-        let mut sum = [0.0];
-        scatter_exp(cpu, scores, &ALL_OF_ONE_EXAMPLE[..scores.len()], &[max], &mut sum);
-        self.merge(Self { max, sum: f64::from(sum[0]) });
-    }
-
-    fn merge(&mut self, other: Self) {
-        let max = self.max.max(other.max);
-        let scaled = |part: Self| match part.max {
-            f32::NEG_INFINITY => 0.0,
-            _ => part.sum * f64::from(part.max - max).exp(),
-        };
-        *self = Self { max, sum: scaled(*self) + scaled(other) };
-    }
-
-    fn log_sum_exp(&self) -> f32 {
-        (f64::from(self.max) + self.sum.ln()) as f32
-    }
-}
-
-/// Sixteen maxima side by side, which the compiler turns into vector code.
-fn max_of(scores: &[f32]) -> f32 {
-    let larger = |a: f32, b: f32| if b > a { b } else { a };
-    let mut lanes = [f32::NEG_INFINITY; LANES];
-    let (chunks, rest) = scores.as_chunks::<LANES>();
-    for chunk in chunks {
-        for (lane, &score) in lanes.iter_mut().zip(chunk) {
-            *lane = larger(*lane, score);
-        }
-    }
-    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, larger)
 }
 
 /// A thread that panicked left its buffers out of the list, not broken in it.

@@ -10,6 +10,7 @@ mod approximate;
 mod best;
 mod exact;
 mod ranking;
+mod running_sum;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};

@@ -1,0 +1,87 @@
+//! The sum of exponentials of a stream of scores.
+
+use lookalike_kernels::{Cpu, LANES, scatter_exp};
+
+use super::tile::TILE_CLASSES;
+
+/// `Σ exp(score)`, as `exp(max) · sum` so that it cannot overflow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunningSum {
+    max: f32,
+    sum: f64,
+}
+
+impl Default for RunningSum {
+    fn default() -> Self {
+        Self { max: f32::NEG_INFINITY, sum: 0.0 }
+    }
+}
+
+impl RunningSum {
+    /// Adds the scores of at most a tile, and overwrites them.
+    pub(super) fn add(&mut self, cpu: Cpu, scores: &mut [f32]) {
+        const ALL_OF_ONE_EXAMPLE: [u32; TILE_CLASSES] = [0; TILE_CLASSES];
+        let max = max_of(scores);
+        if max == f32::NEG_INFINITY {
+            return;
+        }
+        let mut sum = [0.0];
+        scatter_exp(cpu, scores, &ALL_OF_ONE_EXAMPLE[..scores.len()], &[max], &mut sum);
+        self.merge(Self { max, sum: f64::from(sum[0]) });
+    }
+
+    /// Adds what `other` has summed up.
+    pub(super) fn merge(&mut self, other: Self) {
+        let max = self.max.max(other.max);
+        let scaled = |part: Self| match part.max {
+            f32::NEG_INFINITY => 0.0,
+            _ => part.sum * f64::from(part.max - max).exp(),
+        };
+        *self = Self { max, sum: scaled(*self) + scaled(other) };
+    }
+
+    /// `ln Σ exp(score)`; negative infinity if there was no score.
+    pub(super) fn log_sum_exp(&self) -> f32 {
+        (f64::from(self.max) + self.sum.ln()) as f32
+    }
+}
+
+/// Sixteen maxima side by side, which the compiler turns into vector code.
+fn max_of(scores: &[f32]) -> f32 {
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let (chunks, rest) = scores.as_chunks::<LANES>();
+    for chunk in chunks {
+        for (lane, &score) in lanes.iter_mut().zip(chunk) {
+            *lane = larger(*lane, score);
+        }
+    }
+    lanes.iter().chain(rest).copied().fold(f32::NEG_INFINITY, larger)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn log_sum_exp(tiles: &[&[f32]]) -> f32 {
+        let mut sum = RunningSum::default();
+        for tile in tiles {
+            sum.add(Cpu::detect(), &mut tile.to_vec());
+        }
+        sum.log_sum_exp()
+    }
+
+    #[test]
+    fn scores_too_large_or_small_to_exponentiate() {
+        let ln2 = std::f32::consts::LN_2;
+        assert_eq!(log_sum_exp(&[]), f32::NEG_INFINITY);
+        assert_eq!(log_sum_exp(&[&[f32::NEG_INFINITY; 20]]), f32::NEG_INFINITY);
+        assert!((log_sum_exp(&[&[1000.0], &[1000.0]]) - 1000.0 - ln2).abs() < 1e-3);
+        assert!(
+            (log_sum_exp(&[&[-1000.0, f32::NEG_INFINITY], &[-1000.0]]) + 1000.0 - ln2).abs() < 1e-3
+        );
+        assert_eq!(log_sum_exp(&[&[-1000.0], &[1000.0], &[-1000.0]]), 1000.0);
+        assert!((log_sum_exp(&[&[0.5; 200], &[0.5; 56]]) - 0.5 - 8.0 * ln2).abs() < 1e-5);
+        assert!(log_sum_exp(&[&[0.0, f32::NAN]]).is_nan());
+    }
+}
