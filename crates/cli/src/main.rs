@@ -1,4 +1,24 @@
-//! The command line of lookalike.
+//! The command line of lookalike: parses, calls the library, prints.
+//!
+//! Results go to standard output, everything else to standard error. Exit codes:
+//! 0 done, 1 failed, 2 bad input or usage, 130 interrupted.
 #![forbid(unsafe_code)]
 
-fn main() {}
+mod arguments;
+mod commands;
+mod exit;
+mod input;
+mod progress;
+mod signals;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let cli = arguments::Cli::parse();
+    match commands::run(cli) {
+        Ok(code) => code,
+        Err(error) => exit::report(&error),
+    }
+}

@@ -10,9 +10,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod artifact;
 pub mod data;
+pub mod hashing;
+pub mod loss;
 pub mod metrics;
 pub mod model;
+pub mod optim;
 pub mod predict;
 pub mod random;
+pub mod sampling;
+pub mod text;
 pub mod train;

@@ -1,5 +1,17 @@
 //! The network: sparse input, hidden layers, a huge output layer.
+//!
+//! `E_x = act(b + Σ v_f W1[f])`, optionally more dense layers, and a score
+//! `w_i · E_x + b_i` for each class. Input and output layer are rows (a feature
+//! each, a class each) of which a batch touches few; hidden layers in between
+//! are small and dense.
 
+mod hidden;
+mod network;
+mod rows;
 mod view;
 
+pub use hidden::Hidden;
+pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};
+pub use rows::{Biases, BiasesMut, Rows, RowsMut, Storage, Store, Stored};
+pub(crate) use rows::with_store;
 pub use view::{RowData, RowsView};

@@ -1,6 +1,6 @@
 //! A borrowed view of a matrix of parameter rows, in either storage.
 
-use lookalike_kernels::{Element, bf16};
+use lookalike_kernels::bf16;
 
 /// The elements of a [`RowsView`].
 #[derive(Clone, Copy, Debug)]

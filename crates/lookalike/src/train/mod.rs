@@ -1,3 +1,22 @@
-//! Training: from batches to a model.
+//! Training: one step, the loop around it, and what is kept of it.
+//!
+//! A step walks class by class, not example by example: the batch's (example,
+//! class) pairs are turned around so that each row is touched by one thread,
+//! once. There are no atomics, no locks and no lost updates, and the same seed
+//! gives the same bits whatever the number of threads.
 
+mod config;
+mod full_step;
+mod input_step;
+mod output_step;
+mod run;
+mod step;
 pub mod tensorboard;
+mod trainer;
+mod turnaround;
+
+pub use config::{ConfigError, PRESETS, RateSchedule, TrainConfig};
+pub use output_step::StepContext;
+pub use run::{Every, Observer, Outcome, Validation, run};
+pub use step::{Proposer, Step};
+pub use trainer::{Progress, StepReport, TrainError, Trainer, count_classes};

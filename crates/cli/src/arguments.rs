@@ -1,0 +1,45 @@
+//! What can be typed.
+
+use clap::{Parser, Subcommand};
+
+use crate::commands;
+
+/// Extreme classification: softmax over millions of classes on ordinary CPUs.
+///
+/// Trains by scoring, for each example, only the classes that look like the
+/// truth; hash tables over the class vectors find them in time that does not
+/// grow with the number of classes.
+#[derive(Parser)]
+#[command(name = "lookalike", version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXAMPLES: &str = "Examples:
+  lookalike demo                                             see it work
+  lookalike data stats train.txt                             look at a data set
+  lookalike train train.txt --test test.txt --model model    train and evaluate
+  lookalike evaluate model test.txt --k 1,3,5 --json         measure a model
+  lookalike predict model new.txt --top-k 5                  use it";
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Train a small model, see what it does and what to type next
+    Demo(commands::demo::DemoArguments),
+    /// Train a model from a file
+    Train(Box<commands::train::TrainArguments>),
+    /// Measure a model on a file
+    Evaluate(commands::evaluate::EvaluateArguments),
+    /// Print the best classes of each example
+    Predict(commands::predict::PredictArguments),
+    /// Look into a model
+    Inspect(commands::inspect::InspectArguments),
+    /// Look at data sets, make and change them
+    #[command(subcommand)]
+    Data(commands::data::DataCommand),
+    /// Print a completion script for a shell
+    Completions(commands::shell::CompletionsArguments),
+    /// Write the manual pages into a folder
+    Man(commands::shell::ManArguments),
+}

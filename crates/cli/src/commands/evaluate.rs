@@ -1,0 +1,103 @@
+//! `lookalike evaluate`
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use lookalike::artifact::Model;
+use lookalike::metrics::{MetricOptions, TrainingFrequencies};
+use lookalike::predict::{Evaluation, evaluate};
+
+use super::MachineArguments;
+use crate::input::{self, ReadArguments};
+
+/// Measures a model on a file: exact, over all classes.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  lookalike evaluate model test.txt
+  lookalike evaluate model test.txt --k 1,3,5 --json")]
+pub(crate) struct EvaluateArguments {
+    /// The model's directory
+    model: PathBuf,
+    /// The examples, with labels; - is standard input
+    test: PathBuf,
+    #[command(flatten)]
+    metrics: MetricArguments,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    read: ReadArguments,
+    #[command(flatten)]
+    machine: MachineArguments,
+}
+
+/// What is measured.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct MetricArguments {
+    /// Numbers of predictions to measure at
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 3, 5], value_name = "K,…")]
+    k: Vec<usize>,
+    /// A of the propensity model behind PSP@k (Jain et al. 2016)
+    #[arg(long, default_value_t = 0.55, value_name = "A")]
+    propensity_a: f64,
+    /// B of the propensity model
+    #[arg(long, default_value_t = 1.5, value_name = "B")]
+    propensity_b: f64,
+    /// Classes with at most so many training examples are the tail
+    #[arg(long, default_value_t = 5, value_name = "N")]
+    tail: u32,
+}
+
+impl MetricArguments {
+    pub(crate) fn options(&self) -> MetricOptions {
+        MetricOptions {
+            k: self.k.clone(),
+            propensity_a: self.propensity_a,
+            propensity_b: self.propensity_b,
+            tail_examples_max: self.tail,
+        }
+    }
+}
+
+pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
+    let cpu = arguments.machine.cpu()?;
+    let model = Model::load(&arguments.model, false)?;
+    arguments.machine.install(|| {
+        let test = input::for_model(&arguments.test, &model, &arguments.read)?;
+        let frequencies = TrainingFrequencies {
+            examples_of_class: &model.class_counts,
+            num_examples: model.progress.examples,
+        };
+        let unknown = |i: usize| test.unknown_labels(i);
+        let options = arguments.metrics.options();
+        let examples = test.view();
+        let evaluation = evaluate(cpu, &model.network, &examples, &unknown, &options, Some(frequencies))?;
+        print(&evaluation, arguments.json)
+    })?
+}
+
+pub(crate) fn print(evaluation: &Evaluation, json: bool) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        let mut object = serde_json::Map::new();
+        for (name, value) in evaluation.values.iter() {
+            object.insert(name.into(), value.into());
+        }
+        object.insert("examples".into(), evaluation.examples.into());
+        object.insert("examples-without-labels".into(), evaluation.skipped.into());
+        writeln!(out, "{}", serde_json::Value::Object(object))?;
+    } else {
+        for (name, value) in evaluation.values.iter() {
+            match value {
+                Some(value) => writeln!(out, "{name:<18} {value:>7.2}")?,
+                None => writeln!(out, "{name:<18} {:>7}", "-")?,
+            }
+        }
+        writeln!(out, "{:<18} {:>7}", "examples", evaluation.examples)?;
+        if evaluation.skipped > 0 {
+            writeln!(out, "{:<18} {:>7}", "without labels", evaluation.skipped)?;
+        }
+    }
+    Ok(())
+}

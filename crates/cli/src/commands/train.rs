@@ -1,0 +1,295 @@
+//! `lookalike train`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use clap::Args;
+use lookalike::artifact::Model;
+use lookalike::data::Examples;
+use lookalike::predict::evaluate;
+use lookalike::train::{Every, Outcome, PRESETS, TrainConfig, Trainer, Validation, run as run_training};
+use lookalike_report::human;
+
+use super::MachineArguments;
+use super::evaluate::MetricArguments;
+use crate::exit::{INTERRUPTED, usage};
+use crate::input::{self, ReadArguments, TextArguments};
+use crate::progress::RunProgress;
+use crate::signals;
+
+mod settings;
+pub(crate) use settings::SettingArguments;
+
+/// Trains a model from a file.
+///
+/// Settings come, each overriding the one before, from the defaults, a --preset,
+/// a --config file and the flags. The same settings, data and seed give the same
+/// bits whatever the number of threads.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  lookalike train train.txt --test test.txt --model model
+  lookalike train train.txt --model model --sampler lsh-label --budget 300 --epochs 5
+  lookalike train train.txt --valid valid.txt --patience 3 --model model
+  lookalike train train.txt --model model --resume --epochs 20
+  lookalike train train.txt --preset paper --print-config > settings.toml
+  lookalike train train.txt --config settings.toml --model model
+
+--test is only reported and never used to choose the model. --valid chooses: the
+model that is saved is the one that was best on it.")]
+pub(crate) struct TrainArguments {
+    /// The training examples; - is standard input
+    train: PathBuf,
+    /// Where to save the model [default: not saved]
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// Examples to report metrics on, during training and at the end
+    #[arg(long, value_name = "FILE")]
+    test: Option<PathBuf>,
+    /// Examples that choose the best model and stop early
+    #[arg(long, value_name = "FILE")]
+    valid: Option<PathBuf>,
+    /// Evaluate after so many epochs
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "eval_iterations")]
+    eval_epochs: usize,
+    /// Evaluate after so many steps instead
+    #[arg(long, value_name = "N")]
+    eval_iterations: Option<u64>,
+    /// Stop after so many evaluations on --valid without a better P@k (the smallest k)
+    #[arg(long, value_name = "N", requires = "valid")]
+    patience: Option<usize>,
+    /// Stop after so many seconds of training; evaluation is not counted
+    #[arg(long, value_name = "SECONDS")]
+    time_limit: Option<f64>,
+    /// Go on with the model in --model; its settings hold where no flag is given
+    #[arg(long, requires = "model")]
+    resume: bool,
+    /// Save without what --resume needs: a third of the size
+    #[arg(long)]
+    without_training_state: bool,
+    /// Write metrics as JSON lines
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Write TensorBoard events
+    #[arg(long, value_name = "FOLDER")]
+    tensorboard: Option<PathBuf>,
+    /// Start from a preset: see `lookalike train --help`
+    #[arg(long, value_name = "NAME", long_help = preset_help())]
+    preset: Option<String>,
+    /// Read settings from a TOML file
+    #[arg(long, value_name = "FILE.toml")]
+    config: Option<PathBuf>,
+    /// Print the settings as TOML and do nothing
+    #[arg(long)]
+    print_config: bool,
+    /// Print nothing but the result
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    settings: SettingArguments,
+    #[command(flatten)]
+    metrics: MetricArguments,
+    #[command(flatten)]
+    text: TextArguments,
+    #[command(flatten)]
+    read: ReadArguments,
+    #[command(flatten)]
+    machine: MachineArguments,
+}
+
+fn preset_help() -> String {
+    let lines: Vec<String> = PRESETS.iter().map(|(name, what)| format!("- {name}: {what}")).collect();
+    format!("Start from a preset:\n{}", lines.join("\n"))
+}
+
+pub(crate) fn run(arguments: TrainArguments) -> anyhow::Result<ExitCode> {
+    let base = base_settings(&arguments)?;
+    if arguments.print_config {
+        let mut config = base;
+        arguments.settings.apply(&mut config)?;
+        print!("{}", toml::to_string(&config)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    signals::catch();
+    arguments.machine.install(|| train(&arguments, base))?
+}
+
+/// Defaults, preset and configuration file, without the flags.
+fn base_settings(arguments: &TrainArguments) -> anyhow::Result<TrainConfig> {
+    let preset = arguments.preset.as_deref().map(TrainConfig::preset).transpose()?;
+    let base = preset.unwrap_or_default();
+    match &arguments.config {
+        None => Ok(base),
+        Some(path) => settings::read_file(path, &base),
+    }
+}
+
+fn train(arguments: &TrainArguments, base: TrainConfig) -> anyhow::Result<ExitCode> {
+    let cpu = arguments.machine.cpu()?;
+    let say = |line: String| {
+        if !arguments.quiet {
+            eprintln!("{line}");
+        }
+    };
+    let previous = match (&arguments.model, arguments.resume) {
+        (Some(directory), true) => Some(Model::load(directory, true)?),
+        _ => None,
+    };
+    let data = match &previous {
+        Some(model) => input::for_model(&arguments.train, model, &arguments.read)?,
+        None => input::for_training(&arguments.train, &arguments.text, &arguments.read)?,
+    };
+    let examples = data.view();
+    let mut trainer = match previous {
+        Some(mut model) => {
+            arguments.settings.apply(&mut model.training)?;
+            Trainer::resume(model, examples, cpu)?
+        }
+        None => {
+            let mut config = base;
+            arguments.settings.apply(&mut config)?;
+            let mut trainer = Trainer::new(config, examples, cpu)?;
+            trainer.model.text = data.text();
+            trainer
+        }
+    };
+    describe(&trainer, &examples, &say);
+    let test = open_other(arguments.test.as_deref(), &trainer, arguments)?;
+    let valid = open_other(arguments.valid.as_deref(), &trainer, arguments)?;
+    let outcome = train_and_save(arguments, &mut trainer, test.as_ref(), valid.as_ref(), &say)?;
+
+    if let Some(test) = &test {
+        report_test(arguments, &trainer.model, test, trainer.num_examples(), cpu)?;
+    }
+    Ok(if outcome == Outcome::Stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+fn open_other(
+    path: Option<&Path>,
+    trainer: &Trainer<'_>,
+    arguments: &TrainArguments,
+) -> anyhow::Result<Option<input::Input>> {
+    path.map(|path| input::for_model(path, &trainer.model, &arguments.read)).transpose()
+}
+
+/// Runs the loop; afterwards `trainer.model` is the model that was saved.
+fn train_and_save(
+    arguments: &TrainArguments,
+    trainer: &mut Trainer<'_>,
+    test: Option<&input::Input>,
+    valid: Option<&input::Input>,
+    say: &dyn Fn(String),
+) -> anyhow::Result<Outcome> {
+    let keep_state = !arguments.without_training_state;
+    let save = |model: &Model| match &arguments.model {
+        Some(directory) => model.save(directory, keep_state).context("cannot save the model"),
+        None => Ok(()),
+    };
+    let mut progress = RunProgress::new(trainer.planned_steps(), arguments.quiet);
+    if let Some(path) = &arguments.log {
+        progress = progress.with_log(path)?;
+    }
+    if let Some(folder) = &arguments.tensorboard {
+        progress = progress.with_tensorboard(folder)?;
+    }
+    let chooses = valid.is_some() && arguments.model.is_some();
+    if chooses {
+        progress = progress.on_best(|trainer| save(&trainer.model));
+    }
+    let watched = valid.or(test);
+    let unknown = |i: usize| watched.map_or(0, |input| input.unknown_labels(i));
+    let validation = watched.map(|input| Validation {
+        examples: input.view(),
+        unknown_labels: &unknown,
+        every: match arguments.eval_iterations {
+            Some(steps) => Every::Iterations(steps),
+            None => Every::Epochs(arguments.eval_epochs),
+        },
+        metrics: arguments.metrics.options(),
+        patience: arguments.patience,
+    });
+    if let Some(validation) = &validation {
+        // Bad metric options must show before hours of training.
+        lookalike::metrics::Metrics::new(&validation.metrics, None)?;
+    }
+    let limit = arguments.time_limit.map(Duration::try_from_secs_f64).transpose();
+    let limit = limit.map_err(|_| usage("--time-limit must be a number of seconds, 0 or more"))?;
+    let result = run_training(trainer, validation.as_ref(), limit, &mut progress);
+    progress.finish()?;
+    drop(progress);
+    let outcome = result?;
+
+    let told = trainer.model.progress;
+    say(match outcome {
+        Outcome::Finished => format!("trained {} epochs in {}", told.epoch, human::seconds(told.train_seconds)),
+        Outcome::NoProgress => format!("stopped early: no better for {} evaluations", arguments.patience.unwrap_or(0)),
+        Outcome::TimeLimit => format!("stopped by --time-limit in epoch {}", told.epoch + 1),
+        Outcome::Stopped => format!("interrupted in epoch {}; go on with --resume", told.epoch + 1),
+    });
+    warn_of_shortfall(trainer, say);
+    if let Some(directory) = &arguments.model {
+        // With --valid the best model is saved already, unless none was evaluated.
+        if chooses && directory.join("config.json").exists() && told.iteration > 0 && outcome != Outcome::Stopped {
+            trainer.model = Model::load(directory, false)?;
+        } else {
+            save(&trainer.model)?;
+        }
+        say(format!("saved to {}", directory.display()));
+    }
+    Ok(outcome)
+}
+
+fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)) {
+    let (model, config) = (&trainer.model, &trainer.model.training);
+    let count = |n: usize| human::count(n as u64);
+    say(format!(
+        "{} examples, {} features, {} classes; {} parameters, {} on {} threads",
+        count(examples.len()),
+        count(examples.num_features),
+        count(examples.num_classes),
+        count(model.network.num_parameters()),
+        trainer.cpu().name(),
+        rayon::current_num_threads(),
+    ));
+    let unlabelled = examples.len() - trainer.num_examples();
+    if unlabelled > 0 {
+        say(format!("{} examples have no label and are left out", count(unlabelled)));
+    }
+    say(trainer.describe_sampler());
+    if model.progress.iteration > 0 {
+        say(format!("going on after epoch {}, step {}", model.progress.epoch, model.progress.iteration));
+    }
+    let _ = config;
+}
+
+/// Tables that give too few candidates would quietly train a worse model.
+fn warn_of_shortfall(trainer: &Trainer<'_>, say: &dyn Fn(String)) {
+    if let Some(stats) = trainer.sampler_stats() {
+        let share = stats.given as f64 / stats.wanted.max(1) as f64;
+        if share < 0.9 {
+            say(format!(
+                "note: the hash tables gave {:.0}% of the negatives asked for; use more tables (--tables), fewer \
+                 functions (--functions), or --fill",
+                100.0 * share
+            ));
+        }
+    }
+}
+
+fn report_test(
+    arguments: &TrainArguments,
+    model: &Model,
+    test: &input::Input,
+    num_examples: usize,
+    cpu: lookalike_kernels::Cpu,
+) -> anyhow::Result<()> {
+    let frequencies = lookalike::metrics::TrainingFrequencies {
+        examples_of_class: &model.class_counts,
+        num_examples,
+    };
+    let unknown = |i: usize| test.unknown_labels(i);
+    let options = arguments.metrics.options();
+    let evaluation = evaluate(cpu, &model.network, &test.view(), &unknown, &options, Some(frequencies))?;
+    super::evaluate::print(&evaluation, false)
+}

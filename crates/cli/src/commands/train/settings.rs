@@ -1,0 +1,221 @@
+//! The settings of a run as flags and as a file.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use anyhow::Context;
+use clap::Args;
+use lookalike::loss::Loss;
+use lookalike::sampling::SamplerKind;
+use lookalike::train::TrainConfig;
+use serde::de::DeserializeOwned;
+
+use crate::exit::usage;
+
+/// Flags that override the settings; none has a default of its own, so that a
+/// preset or a file shows through.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Settings")]
+pub(crate) struct SettingArguments {
+    /// Who proposes negatives: lsh-embedding, lsh-label, mixed, full, top-k,
+    /// log-uniform, frequency, uniform, nce
+    #[arg(long, value_name = "NAME")]
+    sampler: Option<Method>,
+    /// Negatives an example; chooses the tables' K and L unless they are given
+    #[arg(long, value_name = "N")]
+    budget: Option<usize>,
+    /// Negatives as a share of all classes, instead of --budget
+    #[arg(long, value_name = "SHARE", conflicts_with = "budget")]
+    sparsity: Option<f64>,
+    /// Correct scores by the logarithm of the sampling probability: true or false
+    #[arg(long, value_name = "BOOL")]
+    log_q: Option<bool>,
+    /// The loss: softmax or nce
+    #[arg(long, value_name = "NAME", value_parser = named::<Loss>)]
+    loss: Option<Loss>,
+    /// The mixed sampler's share of negatives from the tables, 0 to 1
+    #[arg(long, value_name = "SHARE")]
+    hashed_share: Option<f64>,
+    /// What the mixed sampler asks its tables with: embedding, label or both
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::sampling::MixedQuery>)]
+    hashed_query: Option<lookalike::sampling::MixedQuery>,
+    /// Passes over the training data
+    #[arg(long, value_name = "E")]
+    epochs: Option<usize>,
+    /// Examples a step
+    #[arg(long, value_name = "B")]
+    batch: Option<usize>,
+    /// Width of the hidden layer; several, separated by commas, for several layers
+    #[arg(long, value_name = "D,…", value_delimiter = ',')]
+    hidden: Option<Vec<usize>>,
+    /// What hidden units do: relu or linear
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::model::Activation>)]
+    activation: Option<lookalike::model::Activation>,
+    /// What is done to an example's values first: l2 or none
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::model::Normalise>)]
+    normalise: Option<lookalike::model::Normalise>,
+    /// Spread of initial input weights, times 1/sqrt(hidden)
+    #[arg(long, value_name = "S")]
+    input_scale: Option<f32>,
+    /// Spread of initial class vectors, times 1/sqrt(hidden)
+    #[arg(long, value_name = "S")]
+    output_scale: Option<f32>,
+    /// How parameters are stored: f32, or bf16 at half the memory
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::model::Storage>)]
+    storage: Option<lookalike::model::Storage>,
+    /// Learning rate
+    #[arg(long, value_name = "R")]
+    lr: Option<f32>,
+    /// How the learning rate moves: constant, linear or cosine
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::train::RateSchedule>)]
+    lr_schedule: Option<lookalike::train::RateSchedule>,
+    /// Steps over which the learning rate first rises
+    #[arg(long, value_name = "STEPS")]
+    warmup: Option<u64>,
+    /// Moments of untouched rows: lazy or exact
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::optim::Decay>)]
+    adam: Option<lookalike::optim::Decay>,
+    /// Decides all that is random
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// The hash family: dwta or simhash
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::hashing::Family>)]
+    hash: Option<lookalike::hashing::Family>,
+    /// K: hash functions a table
+    #[arg(long, value_name = "K")]
+    functions: Option<usize>,
+    /// L: hash tables
+    #[arg(long, value_name = "L")]
+    tables: Option<usize>,
+    /// Dimensions in a bin of DWTA
+    #[arg(long, value_name = "N")]
+    bin: Option<usize>,
+    /// How bucket codes are put together: clean, or overlapped as in the paper's code
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::hashing::Codes>)]
+    codes: Option<lookalike::hashing::Codes>,
+    /// Steps until the tables are first refreshed
+    #[arg(long, value_name = "STEPS")]
+    refresh: Option<u64>,
+    /// Each further period is this much longer
+    #[arg(long, value_name = "FACTOR")]
+    refresh_growth: Option<f64>,
+    /// Re-hash only what changed: never, always or auto
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::hashing::Incremental>)]
+    incremental: Option<lookalike::hashing::Incremental>,
+    /// Draw uniformly what the tables do not give
+    #[arg(long)]
+    fill: bool,
+}
+
+/// A sampler, or `nce`, which is a sampler with a loss of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Method {
+    Sampler(SamplerKind),
+    Nce,
+}
+
+impl FromStr for Method {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "nce" => Ok(Self::Nce),
+            _ => name.parse().map(Self::Sampler).map_err(|e: lookalike::sampling::SamplerError| e.to_string()),
+        }
+    }
+}
+
+impl Method {
+    pub(crate) fn apply(self, config: &mut TrainConfig) {
+        match self {
+            Self::Sampler(kind) => config.sampler = kind,
+            Self::Nce => {
+                config.loss = Loss::Nce;
+                if config.sampler != SamplerKind::Frequency {
+                    config.sampler = SamplerKind::LogUniform;
+                }
+            }
+        }
+    }
+}
+
+/// Reads a value by the name it has in configuration files.
+fn named<T: DeserializeOwned>(name: &str) -> Result<T, String> {
+    serde_json::from_value(name.into()).map_err(|error| error.to_string())
+}
+
+impl SettingArguments {
+    /// Overrides what was given.
+    pub(crate) fn apply(&self, config: &mut TrainConfig) -> anyhow::Result<()> {
+        fn set<T: Clone>(slot: &mut T, value: &Option<T>) {
+            if let Some(value) = value {
+                *slot = value.clone();
+            }
+        }
+        if let Some(method) = self.sampler {
+            method.apply(config);
+        }
+        set(&mut config.loss, &self.loss);
+        if self.budget.is_some() || self.sparsity.is_some() {
+            (config.budget, config.sparsity) = (self.budget, self.sparsity);
+        }
+        if self.log_q.is_some() {
+            config.log_q = self.log_q;
+        }
+        set(&mut config.mixed.hashed_share, &self.hashed_share);
+        set(&mut config.mixed.query, &self.hashed_query);
+        set(&mut config.epochs, &self.epochs);
+        set(&mut config.batch, &self.batch);
+        set(&mut config.hidden, &self.hidden);
+        set(&mut config.activation, &self.activation);
+        set(&mut config.normalise, &self.normalise);
+        set(&mut config.init.input_scale, &self.input_scale);
+        set(&mut config.init.output_scale, &self.output_scale);
+        set(&mut config.storage, &self.storage);
+        set(&mut config.lr, &self.lr);
+        set(&mut config.lr_schedule, &self.lr_schedule);
+        set(&mut config.warmup, &self.warmup);
+        set(&mut config.adam.decay, &self.adam);
+        set(&mut config.seed, &self.seed);
+        let lsh = &mut config.lsh;
+        set(&mut lsh.family, &self.hash);
+        set(&mut lsh.k, &self.functions.map(Some));
+        set(&mut lsh.l, &self.tables.map(Some));
+        set(&mut lsh.bin, &self.bin);
+        set(&mut lsh.codes, &self.codes);
+        set(&mut lsh.refresh_first, &self.refresh);
+        set(&mut lsh.refresh_growth, &self.refresh_growth);
+        set(&mut lsh.incremental, &self.incremental);
+        lsh.fill |= self.fill;
+        if config.loss == Loss::Nce && config.sampler.uses_tables() {
+            return Err(usage(format!(
+                "the loss nce needs noise of a known distribution, and {} has none: use --sampler log-uniform or frequency",
+                config.sampler
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// Reads settings from a TOML file; what it does not name stays as in `base`.
+pub(crate) fn read_file(path: &Path, base: &TrainConfig) -> anyhow::Result<TrainConfig> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| usage(format!("cannot read the settings {}: {error}", path.display())))?;
+    let parse = || -> anyhow::Result<TrainConfig> {
+        let mut settings = toml::Table::try_from(base)?;
+        merge(&mut settings, text.parse::<toml::Table>()?);
+        Ok(settings.try_into()?)
+    };
+    parse().map_err(|error| usage(format!("{}: {error}", path.display()))).context("bad settings")
+}
+
+fn merge(into: &mut toml::Table, from: toml::Table) {
+    for (key, value) in from {
+        match (into.get_mut(&key), value) {
+            (Some(toml::Value::Table(old)), toml::Value::Table(new)) => merge(old, new),
+            (_, value) => {
+                into.insert(key, value);
+            }
+        }
+    }
+}

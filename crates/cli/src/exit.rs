@@ -1,0 +1,66 @@
+//! From errors to exit codes.
+
+use std::io;
+use std::process::ExitCode;
+
+use lookalike::artifact::ModelError;
+use lookalike::data::DataError;
+use lookalike::hashing::HashError;
+use lookalike::metrics::MetricsError;
+use lookalike::text::TextError;
+use lookalike::train::{ConfigError, TrainError};
+
+/// The user ended the run.
+pub(crate) const INTERRUPTED: u8 = 130;
+const FAILED: u8 = 1;
+const BAD_INPUT: u8 = 2;
+
+/// Bad usage that only a command can notice.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl std::fmt::Display for Usage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// A usage error with a message.
+pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
+    Usage(message.into()).into()
+}
+
+/// Prints an error and chooses the exit code.
+pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+    if is_broken_pipe(error) {
+        // `lookalike … | head` has seen enough: no error.
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("lookalike: {error:#}");
+    ExitCode::from(if is_bad_input(error) { BAD_INPUT } else { FAILED })
+}
+
+fn is_bad_input(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause.is::<Usage>()
+            || cause.is::<DataError>()
+            || cause.is::<TextError>()
+            || cause.is::<ModelError>()
+            || cause.is::<ConfigError>()
+            || cause.is::<HashError>()
+            || cause.is::<MetricsError>()
+            || matches!(
+                cause.downcast_ref::<TrainError>(),
+                Some(TrainError::Config(_) | TrainError::OtherData { .. })
+            )
+    })
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let broken = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    error.chain().any(broken)
+}

@@ -1,0 +1,232 @@
+//! What a person or a log file sees of a run.
+//!
+//! On a terminal: a bar with loss, examples a second, time left and the latest
+//! P@1. Elsewhere: one plain line an interval, so that a log stays readable.
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lookalike::predict::Evaluation;
+use lookalike::train::tensorboard::EventWriter;
+use lookalike::train::{Observer, StepReport, Trainer};
+use lookalike_report::human;
+use serde_json::json;
+
+use crate::signals;
+
+/// The time between two plain lines.
+const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
+/// Steps between two entries of the log.
+const LOG_INTERVAL: u64 = 20;
+
+/// Shows a run and writes its logs.
+pub(crate) struct RunProgress<'a> {
+    display: Display,
+    log: Option<BufWriter<File>>,
+    events: Option<EventWriter>,
+    /// Called with the model when it is the best so far.
+    save_best: Option<SaveBest<'a>>,
+    loss: SmoothLoss,
+    latest: Option<(String, f64)>,
+    examples: u64,
+    /// The first thing that went wrong while writing; ends the run.
+    pub(crate) failure: Option<anyhow::Error>,
+}
+
+type SaveBest<'a> = Box<dyn FnMut(&Trainer<'_>) -> anyhow::Result<()> + Send + 'a>;
+
+enum Display {
+    Bar(ProgressBar),
+    Plain { last: Instant },
+    Silent,
+}
+
+/// An average that forgets: single batches jump too much to read.
+#[derive(Default)]
+struct SmoothLoss(Option<f64>);
+
+impl SmoothLoss {
+    fn take(&mut self, loss: f64) -> f64 {
+        let smooth = self.0.map_or(loss, |old| 0.95 * old + 0.05 * loss);
+        self.0 = Some(smooth);
+        smooth
+    }
+}
+
+impl<'a> RunProgress<'a> {
+    /// For a run of `steps` steps.
+    pub(crate) fn new(steps: u64, quiet: bool) -> Self {
+        let display = if quiet {
+            Display::Silent
+        } else if std::io::stderr().is_terminal() {
+            let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(5));
+            let template = "{bar:24} {percent:>3}%  {msg}  {eta} left";
+            bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
+            Display::Bar(bar)
+        } else {
+            Display::Plain { last: Instant::now() }
+        };
+        Self {
+            display,
+            log: None,
+            events: None,
+            save_best: None,
+            loss: SmoothLoss::default(),
+            latest: None,
+            examples: 0,
+            failure: None,
+        }
+    }
+
+    /// Also writes JSON lines to a file.
+    pub(crate) fn with_log(mut self, path: &Path) -> anyhow::Result<Self> {
+        let file = File::create(path).with_context(|| format!("cannot write the log {}", path.display()))?;
+        self.log = Some(BufWriter::new(file));
+        Ok(self)
+    }
+
+    /// Also writes TensorBoard events to a folder.
+    pub(crate) fn with_tensorboard(mut self, folder: &Path) -> anyhow::Result<Self> {
+        self.events = Some(EventWriter::create(folder)?);
+        Ok(self)
+    }
+
+    /// Calls `save` whenever the model is the best so far.
+    pub(crate) fn on_best(
+        mut self,
+        save: impl FnMut(&Trainer<'_>) -> anyhow::Result<()> + Send + 'a,
+    ) -> Self {
+        self.save_best = Some(Box::new(save));
+        self
+    }
+
+    /// Prints a line without disturbing the bar.
+    pub(crate) fn say(&self, line: &str) {
+        match &self.display {
+            Display::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
+            Display::Plain { .. } => eprintln!("{line}"),
+            Display::Silent => {}
+        }
+    }
+
+    /// Removes the bar and flushes the logs.
+    pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
+        if let Display::Bar(bar) = &self.display {
+            bar.finish_and_clear();
+        }
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        if let Some(log) = &mut self.log {
+            log.flush().context("cannot write the log")?;
+        }
+        if let Some(events) = &mut self.events {
+            events.flush()?;
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, result: anyhow::Result<()>) {
+        if let (Err(error), None) = (result, &self.failure) {
+            self.failure = Some(error);
+        }
+    }
+
+    fn write_log(&mut self, entry: &serde_json::Value) -> anyhow::Result<()> {
+        if let Some(log) = &mut self.log {
+            writeln!(log, "{entry}").and_then(|()| log.flush()).context("cannot write the log")?;
+        }
+        Ok(())
+    }
+
+    fn write_events(&mut self, step: u64, values: &[(&str, f32)]) -> anyhow::Result<()> {
+        if let Some(events) = &mut self.events {
+            events.scalars(step, values)?;
+            events.flush()?;
+        }
+        Ok(())
+    }
+
+    fn show_step(&mut self, trainer: &Trainer<'_>, report: &StepReport, loss: f64) {
+        let progress = report.progress;
+        let speed = self.examples as f64 / progress.train_seconds.max(1e-9);
+        let latest = self.latest.as_ref().map_or(String::new(), |(name, value)| format!("  {name} {value:.2}"));
+        let text = format!("loss {loss:.4}{latest}  {} examples/s", human::count(speed as u64));
+        match &mut self.display {
+            Display::Silent => {}
+            Display::Bar(bar) => {
+                bar.set_position(progress.iteration);
+                bar.set_message(text);
+            }
+            Display::Plain { last } => {
+                if last.elapsed() >= PLAIN_INTERVAL {
+                    *last = Instant::now();
+                    let left = trainer.planned_steps().saturating_sub(progress.iteration) as f64;
+                    let eta = left * progress.train_seconds / progress.iteration.max(1) as f64;
+                    let (epoch, step) = (progress.epoch + 1, progress.iteration);
+                    eprintln!("epoch {epoch}  step {step}  {text}  {} left", human::seconds(eta));
+                }
+            }
+        }
+    }
+}
+
+impl Observer for RunProgress<'_> {
+    fn on_step(&mut self, trainer: &Trainer<'_>, report: &StepReport) {
+        self.examples += report.batch as u64;
+        let loss = self.loss.take(report.loss);
+        self.show_step(trainer, report, loss);
+        let progress = report.progress;
+        if !progress.iteration.is_multiple_of(LOG_INTERVAL) {
+            return;
+        }
+        let entry = json!({
+            "event": "step", "iteration": progress.iteration, "epoch": progress.epoch,
+            "loss": report.loss, "smooth-loss": loss, "lr": report.rate,
+            "train-seconds": progress.train_seconds,
+        });
+        let logged = self.write_log(&entry);
+        self.keep(logged);
+        let values = [("loss", report.loss as f32), ("lr", report.rate)];
+        let written = self.write_events(progress.iteration, &values);
+        self.keep(written);
+    }
+
+    fn on_evaluation(&mut self, trainer: &Trainer<'_>, evaluation: &Evaluation, is_best: bool) {
+        let progress = trainer.model.progress;
+        let known = |(name, value): (&str, Option<f64>)| value.map(|v| (name.to_owned(), v));
+        let values: Vec<(String, f64)> = evaluation.values.iter().filter_map(known).collect();
+        self.latest = values.first().cloned();
+        let precisions = values.iter().filter(|(name, _)| name.starts_with("P@"));
+        let text: Vec<String> = precisions.map(|(name, value)| format!("{name} {value:.2}")).collect();
+        self.say(&format!(
+            "epoch {:<3} step {:<7} {}  after {}{}",
+            progress.epoch,
+            progress.iteration,
+            text.join("  "),
+            human::seconds(progress.train_seconds),
+            if is_best && self.save_best.is_some() { "  best so far" } else { "" },
+        ));
+        let entry = json!({
+            "event": "evaluation", "iteration": progress.iteration, "epoch": progress.epoch,
+            "train-seconds": progress.train_seconds, "metrics": evaluation.values,
+        });
+        let logged = self.write_log(&entry);
+        self.keep(logged);
+        let scalars: Vec<(&str, f32)> = values.iter().map(|(n, v)| (n.as_str(), *v as f32)).collect();
+        let written = self.write_events(progress.iteration, &scalars);
+        self.keep(written);
+        if let (true, Some(save)) = (is_best, &mut self.save_best) {
+            let saved = save(trainer);
+            self.keep(saved);
+        }
+    }
+
+    fn should_stop(&mut self) -> bool {
+        self.failure.is_some() || signals::interrupted()
+    }
+}

@@ -1,0 +1,87 @@
+//! What can be wrong with a model directory.
+
+use std::path::{Path, PathBuf};
+
+/// Why a model could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// The operating system said no.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Where.
+        path: PathBuf,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// There is no model there.
+    #[error("{} is not a model directory: it has no config.json of ours; give the directory that `lookalike train --model` wrote", directory.display())]
+    NotAModel {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Something else is there.
+    #[error("{} exists and is not a model directory; it was left as it is, choose another --model", directory.display())]
+    WouldOverwrite {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Written by a later release.
+    #[error("{} has model format {found}, and this release reads up to {newest}: update lookalike, or train again with this release", directory.display())]
+    Newer {
+        /// The directory.
+        directory: PathBuf,
+        /// Its version.
+        found: u32,
+        /// Ours.
+        newest: u32,
+    },
+    /// `config.json` does not parse.
+    #[error("{}: {source}; the file is damaged or was edited by hand", path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// The parser's words.
+        source: serde_json::Error,
+    },
+    /// A file is not the one that was saved.
+    #[error("{}: expected {expected}, found {found}: the model is damaged, copy it again or train it again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What `config.json` says.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// A tensor or size does not fit the configuration.
+    #[error("{}: {what}: expected {expected}, found {found}", path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// Which part.
+        what: String,
+        /// What the configuration asks for.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
+    /// The model was saved without moments.
+    #[error("{} was saved without its training state (training.safetensors) and can't be resumed; it still evaluates and predicts", directory.display())]
+    NoTrainingState {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// The text part is missing or damaged.
+    #[error(transparent)]
+    Text(#[from] crate::text::TextError),
+}
+
+impl ModelError {
+    pub(super) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + '_ {
+        move |source| Self::Io { path: path.into(), source }
+    }
+
+    pub(super) fn encode(source: serde_json::Error) -> Self {
+        Self::Config { path: "config.json".into(), source }
+    }
+}

@@ -1,0 +1,207 @@
+//! A network as named tensors.
+//!
+//! Tensors hold the true widths, not the padded ones, so that any reader of
+//! safetensors can use them: `input.weight` is features × hidden,
+//! `hidden.N.weight` inputs × outputs, `output.weight` classes × hidden.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use lookalike_mapped::MappedFile;
+use safetensors::tensor::{Dtype, SafeTensors, View};
+
+use super::{Model, ModelError};
+use crate::model::{Biases, Rows, with_store};
+
+/// Which tensors a file holds.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Group {
+    /// What prediction needs.
+    Weights,
+    /// What resuming needs besides.
+    Moments,
+}
+
+/// A matrix whose rows may be padded, or a vector (`dim` and `stride` 1).
+struct Tensor<'a> {
+    name: String,
+    shape: Vec<usize>,
+    dtype: Dtype,
+    bytes: Bytes<'a>,
+    row_bytes: usize,
+    stride_bytes: usize,
+}
+
+enum Bytes<'a> {
+    Read(&'a [u8]),
+    Write(&'a mut [u8]),
+}
+
+impl View for &Tensor<'_> {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        let bytes: &[u8] = match &self.bytes {
+            Bytes::Read(bytes) => bytes,
+            Bytes::Write(bytes) => bytes,
+        };
+        if self.row_bytes == self.stride_bytes {
+            return Cow::Borrowed(bytes);
+        }
+        let rows = bytes.chunks_exact(self.stride_bytes);
+        Cow::Owned(rows.flat_map(|row| &row[..self.row_bytes]).copied().collect())
+    }
+
+    fn data_len(&self) -> usize {
+        self.shape.iter().product::<usize>() * (self.dtype.bitsize() / 8)
+    }
+}
+
+/// Writes a group of a model's tensors.
+pub(super) fn write_tensors(path: &Path, model: &Model, group: Group) -> Result<(), ModelError> {
+    let tensors = tensors_of(model, group);
+    let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
+    safetensors::serialize_to_file(views, None, path).map_err(|e| bad_file(path, &e))?;
+    let file = std::fs::File::open(path).map_err(ModelError::io(path))?;
+    file.sync_all().map_err(ModelError::io(path))
+}
+
+/// Reads a group of tensors into a model of the right shape.
+pub(super) fn read_tensors(path: &Path, model: &mut Model, group: Group) -> Result<(), ModelError> {
+    let map = MappedFile::open(path).map_err(ModelError::io(path))?;
+    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, &e))?;
+    for tensor in tensors_of_mut(model, group) {
+        let found = file.tensor(&tensor.name).map_err(|e| bad_file(path, &e))?;
+        if found.shape() != tensor.shape || found.dtype() != tensor.dtype {
+            return Err(ModelError::Shape {
+                path: path.into(),
+                what: tensor.name.clone(),
+                expected: format!("{:?} {:?}", tensor.dtype, tensor.shape),
+                found: format!("{:?} {:?}", found.dtype(), found.shape()),
+            });
+        }
+        let Bytes::Write(bytes) = tensor.bytes else { unreachable!("made for writing") };
+        if tensor.row_bytes == 0 {
+            continue;
+        }
+        let rows = found.data().chunks_exact(tensor.row_bytes);
+        for (slot, row) in bytes.chunks_exact_mut(tensor.stride_bytes).zip(rows) {
+            slot[..tensor.row_bytes].copy_from_slice(row);
+        }
+    }
+    Ok(())
+}
+
+fn bad_file(path: &Path, error: &safetensors::SafeTensorError) -> ModelError {
+    ModelError::Damaged {
+        path: path.into(),
+        expected: "a safetensors file with this model's tensors".into(),
+        found: error.to_string(),
+    }
+}
+
+/// The same list twice, for reading from a model and for writing into one; a
+/// macro because Rust cannot abstract over `&` and `&mut`.
+macro_rules! list_tensors {
+    ($function:ident, $model:ty, $rows:ident, $biases:ident, $vector:ident, [$($r:tt)+]) => {
+        fn $function(model: $model, group: Group) -> Vec<Tensor<'_>> {
+            let mut list = Vec::new();
+            $rows(&mut list, "input", $($r)+ model.network.input, group);
+            $biases(&mut list, "input.bias", $($r)+ model.network.input_bias, group);
+            for (i, layer) in ($($r)+ model.network.hidden).into_iter().enumerate() {
+                let shape = (layer.inputs, layer.outputs, layer.stride);
+                let name = format!("hidden.{i}");
+                match group {
+                    Group::Weights => list.push($vector(format!("{name}.weight"), $($r)+ layer.w[..], shape)),
+                    Group::Moments => {
+                        list.push($vector(format!("{name}.weight.m"), $($r)+ layer.m[..], shape));
+                        list.push($vector(format!("{name}.weight.v"), $($r)+ layer.v[..], shape));
+                    }
+                }
+                $biases(&mut list, &format!("{name}.bias"), $($r)+ layer.bias, group);
+            }
+            $rows(&mut list, "output", $($r)+ model.network.output, group);
+            if group == Group::Weights {
+                list.push(flat($vector("class_counts".into(), $($r)+ model.class_counts[..], (model.class_counts.len(), 1, 1))));
+            }
+            list
+        }
+    };
+}
+
+list_tensors!(tensors_of, &Model, rows_read, biases_read, matrix_read, [&]);
+list_tensors!(tensors_of_mut, &mut Model, rows_write, biases_write, matrix_write, [&mut]);
+
+macro_rules! layer_tensors {
+    ($rows_fn:ident, $biases_fn:ident, $vector:ident, $rows:ty, $biases:ty, [$($r:tt)+]) => {
+        fn $rows_fn<'a>(list: &mut Vec<Tensor<'a>>, name: &str, rows: $rows, group: Group) {
+            let shape = (rows.len, rows.dim, rows.stride);
+            with_store!($($r)+ rows.stored, store => match group {
+                Group::Weights => list.push($vector(format!("{name}.weight"), $($r)+ store.w[..], shape)),
+                Group::Moments => {
+                    list.push($vector(format!("{name}.weight.m"), $($r)+ store.m[..], shape));
+                    list.push($vector(format!("{name}.weight.v"), $($r)+ store.v[..], shape));
+                    list.push(flat($vector(format!("{name}.last"), $($r)+ rows.last[..], (rows.len, 1, 1))));
+                }
+            });
+            if !rows.bias.w.is_empty() {
+                $biases_fn(list, &format!("{name}.bias"), $($r)+ rows.bias, group);
+            }
+        }
+
+        fn $biases_fn<'a>(list: &mut Vec<Tensor<'a>>, name: &str, biases: $biases, group: Group) {
+            let shape = (biases.w.len(), 1, 1);
+            match group {
+                Group::Weights => list.push(flat($vector(name.into(), $($r)+ biases.w[..], shape))),
+                Group::Moments => {
+                    list.push(flat($vector(format!("{name}.m"), $($r)+ biases.m[..], shape)));
+                    list.push(flat($vector(format!("{name}.v"), $($r)+ biases.v[..], shape)));
+                    list.push(flat($vector(format!("{name}.last"), $($r)+ biases.last[..], shape)));
+                }
+            }
+        }
+    };
+}
+
+layer_tensors!(rows_read, biases_read, matrix_read, &'a Rows, &'a Biases, [&]);
+layer_tensors!(rows_write, biases_write, matrix_write, &'a mut Rows, &'a mut Biases, [&mut]);
+
+/// Number formats that tensors have.
+trait Number: bytemuck::Pod {
+    const DTYPE: Dtype;
+}
+impl Number for f32 {
+    const DTYPE: Dtype = Dtype::F32;
+}
+impl Number for half::bf16 {
+    const DTYPE: Dtype = Dtype::BF16;
+}
+impl Number for u32 {
+    const DTYPE: Dtype = Dtype::U32;
+}
+
+fn matrix_read<T: Number>(name: String, data: &[T], shape: (usize, usize, usize)) -> Tensor<'_> {
+    matrix::<T>(name, Bytes::Read(bytemuck::cast_slice(data)), shape)
+}
+
+fn matrix_write<T: Number>(name: String, data: &mut [T], shape: (usize, usize, usize)) -> Tensor<'_> {
+    matrix::<T>(name, Bytes::Write(bytemuck::cast_slice_mut(data)), shape)
+}
+
+fn matrix<T: Number>(name: String, bytes: Bytes<'_>, (rows, dim, stride): (usize, usize, usize)) -> Tensor<'_> {
+    let size = size_of::<T>();
+    let (row_bytes, stride_bytes) = (dim * size, stride * size);
+    Tensor { name, shape: vec![rows, dim], dtype: T::DTYPE, bytes, row_bytes, stride_bytes }
+}
+
+/// A matrix of one column is a vector.
+fn flat(mut tensor: Tensor<'_>) -> Tensor<'_> {
+    tensor.shape.truncate(1);
+    tensor
+}

@@ -1,0 +1,239 @@
+//! The whole network and its forward pass up to the embedding.
+
+use lookalike_kernels::{Cpu, padded, sum_rows};
+use rand::Rng as _;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::hidden::Hidden;
+use super::rows::{Biases, Rows, Storage, with_store};
+use super::view::RowsView;
+use crate::data::Examples;
+use crate::random::{Stream, rng};
+
+/// What a hidden unit does with its sum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Activation {
+    /// The positive part (the paper's).
+    #[default]
+    Relu,
+    /// The sum itself.
+    Linear,
+}
+
+impl Activation {
+    /// Applies it in place.
+    pub fn apply(self, values: &mut [f32]) {
+        if self == Self::Relu {
+            for x in values {
+                *x = x.max(0.0);
+            }
+        }
+    }
+
+    /// Turns a gradient after the activation into the one before it;
+    /// `outputs` are the values after the activation.
+    pub fn backward(self, outputs: &[f32], gradient: &mut [f32]) {
+        if self == Self::Relu {
+            for (g, &y) in gradient.iter_mut().zip(outputs) {
+                if y <= 0.0 {
+                    *g = 0.0;
+                }
+            }
+        }
+    }
+}
+
+/// What is done to an example's values before the input layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Normalise {
+    /// Scaled to unit length.
+    #[default]
+    L2,
+    /// Left as they are.
+    None,
+}
+
+impl Normalise {
+    /// The factor that the values are multiplied with.
+    pub fn factor(self, values: &[f32]) -> f32 {
+        match self {
+            Self::None => 1.0,
+            Self::L2 => {
+                let squares: f64 = values.iter().map(|&x| f64::from(x) * f64::from(x)).sum();
+                if squares > 0.0 { (1.0 / squares.sqrt()) as f32 } else { 1.0 }
+            }
+        }
+    }
+}
+
+/// The spread of random initial weights, all uniform around 0.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Init {
+    /// Standard deviation of input weights, times `1/sqrt(hidden)`: with unit
+    /// inputs, 1 gives embeddings of about unit length.
+    pub input_scale: f32,
+    /// Standard deviation of class vectors, times `1/sqrt(hidden)`.
+    pub output_scale: f32,
+}
+
+impl Default for Init {
+    fn default() -> Self {
+        Self { input_scale: 1.0, output_scale: 1.0 }
+    }
+}
+
+/// The network's shape and how it reads its input.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NetworkConfig {
+    /// Width of the input.
+    pub num_features: usize,
+    /// The number of classes.
+    pub num_classes: usize,
+    /// Widths of the hidden layers, at least one.
+    pub hidden: Vec<usize>,
+    /// What hidden units do.
+    pub activation: Activation,
+    /// What is done to an example's values first.
+    pub normalise: Normalise,
+    /// How rows are stored.
+    pub storage: Storage,
+}
+
+/// All parameters.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The shape.
+    pub config: NetworkConfig,
+    /// A row a feature.
+    pub input: Rows,
+    /// Biases of the first hidden layer.
+    pub input_bias: Biases,
+    /// Dense layers after the first.
+    pub hidden: Vec<Hidden>,
+    /// A class vector a class, with its bias.
+    pub output: Rows,
+}
+
+impl Network {
+    /// A network of zeroes.
+    ///
+    /// # Panics
+    /// If there is no hidden layer; configurations are checked before.
+    pub fn zeroed(config: NetworkConfig) -> Self {
+        let first = config.hidden[0];
+        let last = config.hidden[config.hidden.len() - 1];
+        Self {
+            input: Rows::zeroed(config.num_features, first, config.storage, false),
+            input_bias: Biases::zeroed(first),
+            hidden: config.hidden.windows(2).map(|pair| Hidden::zeroed(pair[0], pair[1])).collect(),
+            output: Rows::zeroed(config.num_classes, last, config.storage, true),
+            config,
+        }
+    }
+
+    /// A network of random weights and zero biases.
+    pub fn random(config: NetworkConfig, init: Init, seed: u64) -> Self {
+        let mut network = Self::zeroed(config);
+        let spread = |scale: f32, width: usize| scale * (3.0 / width as f32).sqrt();
+        let uniform = |layer: u64, row: usize, bound: f32, values: &mut [f32]| {
+            let mut random = rng(seed, Stream::Init, layer, row as u64);
+            for x in values {
+                // 24 bits to a float in [-1, 1).
+                *x = bound * ((random.next_u64() >> 40) as f32 / (1u64 << 23) as f32 - 1.0);
+            }
+        };
+        let bound = spread(init.input_scale, network.input.dim);
+        network.input.fill(|row, values| uniform(0, row, bound, values));
+        for (i, layer) in network.hidden.iter_mut().enumerate() {
+            // He's variance keeps the scale through a ReLU.
+            let bound = spread(2.0f32.sqrt(), layer.inputs);
+            for (row, w) in layer.w.chunks_exact_mut(layer.stride).enumerate() {
+                uniform(1 + i as u64, row, bound, &mut w[..layer.outputs]);
+            }
+        }
+        let bound = spread(init.output_scale, network.output.dim);
+        network.output.fill(|row, values| uniform(u64::MAX, row, bound, values));
+        network
+    }
+
+    /// Makes room for moments and gradients.
+    pub fn prepare_training(&mut self) {
+        self.input.prepare_training();
+        self.input_bias.prepare_training();
+        self.hidden.iter_mut().for_each(Hidden::prepare_training);
+        self.output.prepare_training();
+    }
+
+    /// Width of an embedding, padded.
+    pub fn embedding_stride(&self) -> usize {
+        self.output.stride
+    }
+
+    /// Computes the activations of all hidden layers for a batch of examples.
+    pub fn embed(&self, cpu: Cpu, examples: &Examples<'_>, batch: &[u32], out: &mut Activations) {
+        out.resize(self, batch.len());
+        let (first, rest) = out.layers.split_at_mut(1);
+        let stride = self.input.stride;
+        with_store!(&self.input.stored, store => {
+            first[0][..batch.len() * stride].par_chunks_mut(stride).zip(batch).for_each(|(row, &example)| {
+                let (ids, values) = examples.features(example as usize);
+                row.fill(0.0);
+                sum_rows(cpu, &store.w, ids, values, row);
+                let factor = self.config.normalise.factor(values);
+                for (x, &bias) in row.iter_mut().zip(&self.input_bias.w) {
+                    *x = *x * factor + bias;
+                }
+                self.config.activation.apply(row);
+            });
+        });
+        let mut below: &[f32] = &first[0];
+        for (layer, above) in self.hidden.iter().zip(rest) {
+            let below_rows = &below[..batch.len() * padded(layer.inputs)];
+            let above_rows = &mut above[..batch.len() * layer.stride];
+            layer.forward(cpu, self.config.activation, below_rows, above_rows);
+            below = above;
+        }
+    }
+
+    /// The number of parameters.
+    pub fn num_parameters(&self) -> usize {
+        let rows = |rows: &Rows| rows.len * rows.dim + rows.bias.w.len();
+        let hidden: usize = self.hidden.iter().map(|h| h.inputs * h.outputs + h.outputs).sum();
+        rows(&self.input) + self.input_bias.w.len() + hidden + rows(&self.output)
+    }
+}
+
+/// The activations of every hidden layer for one batch; reused between batches.
+#[derive(Debug, Default)]
+pub struct Activations {
+    /// Rows of each hidden layer, first to last.
+    pub layers: Vec<Vec<f32>>,
+    batch: usize,
+    dim: usize,
+}
+
+impl Activations {
+    fn resize(&mut self, network: &Network, batch: usize) {
+        let widths = &network.config.hidden;
+        self.layers.resize_with(widths.len(), Vec::new);
+        for (layer, &width) in self.layers.iter_mut().zip(widths) {
+            let wanted = batch * padded(width);
+            if layer.len() < wanted {
+                layer.resize(wanted, 0.0);
+            }
+        }
+        self.batch = batch;
+        self.dim = *widths.last().unwrap_or(&0);
+    }
+
+    /// The batch's embeddings: the last layer.
+    pub fn embeddings(&self) -> RowsView<'_> {
+        let last = self.layers.last().map_or(&[][..], |layer| &layer[..self.batch * padded(self.dim)]);
+        RowsView::f32(last, self.dim)
+    }
+}

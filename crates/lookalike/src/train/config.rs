@@ -1,0 +1,292 @@
+//! Everything that decides what training does: one struct, whose defaults are
+//! the defaults of the command line and of the Python package.
+
+use serde::{Deserialize, Serialize};
+
+use crate::data::Examples;
+use crate::loss::Loss;
+use crate::model::{Activation, Init, NetworkConfig, Normalise, Storage};
+use crate::optim::AdamConfig;
+use crate::sampling::{LshConfig, SamplerKind};
+
+/// How the learning rate moves over a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RateSchedule {
+    /// It stays (the paper's).
+    #[default]
+    Constant,
+    /// Falls to zero in a straight line over the planned epochs.
+    Linear,
+    /// Falls to zero along a half cosine.
+    Cosine,
+}
+
+/// The settings of a training run. The same settings, data and seed give the
+/// same bits, whatever the number of threads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TrainConfig {
+    /// Who proposes the negatives.
+    pub sampler: SamplerKind,
+    /// What is minimised.
+    pub loss: Loss,
+    /// Whether scores are corrected by `ln q`; unset, each sampler's own default.
+    pub log_q: Option<bool>,
+    /// Negatives an example; unset, `sparsity` decides.
+    pub budget: Option<usize>,
+    /// Negatives as a share of all classes (the paper's `S_p`); unset, see
+    /// [`TrainConfig::budget_for`].
+    pub sparsity: Option<f64>,
+    /// The share of the budget that the mixed sampler draws uniformly.
+    pub uniform_share: f64,
+    /// Hash tables.
+    pub lsh: LshConfig,
+    /// Widths of the hidden layers.
+    pub hidden: Vec<usize>,
+    /// What hidden units do.
+    pub activation: Activation,
+    /// What is done to an example's values first.
+    pub normalise: Normalise,
+    /// How parameters are stored.
+    pub storage: Storage,
+    /// Spread of the initial weights.
+    pub init: Init,
+    /// Examples a step.
+    pub batch: usize,
+    /// Passes over the training data.
+    pub epochs: usize,
+    /// Learning rate.
+    pub lr: f32,
+    /// How it moves.
+    pub lr_schedule: RateSchedule,
+    /// Steps over which it first rises from zero.
+    pub warmup: u64,
+    /// The optimizer.
+    pub adam: AdamConfig,
+    /// Decides all that is random.
+    pub seed: u64,
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            sampler: SamplerKind::LshEmbedding,
+            loss: Loss::Softmax,
+            log_q: None,
+            budget: None,
+            sparsity: None,
+            uniform_share: 0.5,
+            lsh: LshConfig::default(),
+            hidden: vec![128],
+            activation: Activation::Relu,
+            normalise: Normalise::L2,
+            storage: Storage::F32,
+            init: Init::default(),
+            batch: 256,
+            epochs: 10,
+            lr: 1e-3,
+            lr_schedule: RateSchedule::Constant,
+            warmup: 0,
+            adam: AdamConfig::default(),
+            seed: 1,
+        }
+    }
+}
+
+/// A setting that means nothing, or does not fit the data.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A value out of its range.
+    #[error("{name} is {found}, but must be {expected}")]
+    Value {
+        /// The option.
+        name: &'static str,
+        /// What was given.
+        found: String,
+        /// What it must be.
+        expected: &'static str,
+    },
+    /// Nothing to learn from.
+    #[error("{0}")]
+    Data(&'static str),
+    /// A preset nobody knows.
+    #[error("there is no preset {found:?}; presets are {known}")]
+    Preset {
+        /// What was given.
+        found: String,
+        /// What there is.
+        known: String,
+    },
+    /// Hash tables that cannot be.
+    #[error(transparent)]
+    Hash(#[from] crate::hashing::HashError),
+}
+
+/// The presets with one line each.
+pub const PRESETS: [(&str, &str); 5] = [
+    ("paper", "the paper's network: hidden 128, ReLU, Adam at 1e-4, refresh from 50 iterations on"),
+    ("amazon-670k", "the paper's settings for Amazon-670K: batch 1024, K=6, L=400, sparsity 0.05"),
+    ("wiki-325k", "the paper's settings for Wiki-325K: batch 256, K=5, L=300, sparsity 0.1"),
+    ("odp-105k", "the paper's settings for ODP: batch 128, K=5, L=150, sparsity 0.04"),
+    ("amazon-uniform", "the paper's settings for Amazon-Uniform: batch 256, K=6, L=150, sparsity 0.02"),
+];
+
+impl TrainConfig {
+    /// The settings behind a preset's name.
+    pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        let paper = Self {
+            hidden: vec![128],
+            activation: Activation::Relu,
+            lr: 1e-4,
+            lr_schedule: RateSchedule::Constant,
+            batch: 256,
+            sparsity: Some(0.05),
+            lsh: LshConfig::paper(),
+            ..Self::default()
+        };
+        let with = |batch, k, l, sparsity| Self {
+            batch,
+            sparsity: Some(sparsity),
+            lsh: LshConfig { k: Some(k), l: Some(l), ..LshConfig::paper() },
+            ..paper.clone()
+        };
+        match name {
+            "paper" => Ok(paper),
+            "amazon-670k" => Ok(with(1024, 6, 400, 0.05)),
+            "wiki-325k" => Ok(with(256, 5, 300, 0.1)),
+            "odp-105k" => Ok(with(128, 5, 150, 0.04)),
+            "amazon-uniform" => Ok(with(256, 6, 150, 0.02)),
+            _ => Err(ConfigError::Preset {
+                found: name.into(),
+                known: PRESETS.map(|(name, _)| name).join(", "),
+            }),
+        }
+    }
+
+    /// Negatives an example for so many classes: `budget`, or `sparsity · N`, or
+    /// by default 2% of the classes, at least 100 and at most 1,000.
+    pub fn budget_for(&self, num_classes: usize) -> usize {
+        let by_sparsity = |share: f64| (share * num_classes as f64).round() as usize;
+        let wanted = match (self.budget, self.sparsity) {
+            (Some(budget), _) => budget,
+            (None, Some(sparsity)) => by_sparsity(sparsity),
+            (None, None) => by_sparsity(0.02).clamp(100, 1000),
+        };
+        wanted.clamp(1, num_classes.max(1))
+    }
+
+    /// Whether scores are corrected by `ln q`: static samplers are by default
+    /// (as in TensorFlow), so is the mixed one; the paper's two are not.
+    pub fn corrects_log_q(&self) -> bool {
+        use SamplerKind::{Frequency, LogUniform, Mixed, Uniform};
+        self.log_q.unwrap_or(matches!(self.sampler, LogUniform | Frequency | Uniform | Mixed))
+    }
+
+    /// The network for data of this shape.
+    pub fn network(&self, num_features: usize, num_classes: usize) -> NetworkConfig {
+        NetworkConfig {
+            num_features,
+            num_classes,
+            hidden: self.hidden.clone(),
+            activation: self.activation,
+            normalise: self.normalise,
+            storage: self.storage,
+        }
+    }
+
+    /// The learning rate of a step (from 0) of a run of `planned` steps.
+    pub fn rate_at(&self, iteration: u64, planned: u64) -> f32 {
+        let warmed = if self.warmup > 0 {
+            ((iteration + 1) as f64 / self.warmup as f64).min(1.0)
+        } else {
+            1.0
+        };
+        let done = (iteration as f64 / planned.max(1) as f64).min(1.0);
+        let left = match self.lr_schedule {
+            RateSchedule::Constant => 1.0,
+            RateSchedule::Linear => 1.0 - done,
+            RateSchedule::Cosine => 0.5 * (1.0 + (std::f64::consts::PI * done).cos()),
+        };
+        (f64::from(self.lr) * warmed * left) as f32
+    }
+
+    /// Checks the settings, alone and against the data.
+    pub fn check(&self, examples: &Examples<'_>) -> Result<(), ConfigError> {
+        let value = |ok: bool, name, found: &dyn std::fmt::Display, expected| {
+            let found = found.to_string();
+            if ok { Ok(()) } else { Err(ConfigError::Value { name, found, expected }) }
+        };
+        let widths = format!("{:?}", self.hidden);
+        let fits = !self.hidden.is_empty() && self.hidden.iter().all(|&w| (1..=16_384).contains(&w));
+        value(fits, "hidden", &widths, "one or more widths from 1 to 16384")?;
+        value((1..=1 << 20).contains(&self.batch), "batch", &self.batch, "from 1 to 1048576")?;
+        value(self.epochs > 0, "epochs", &self.epochs, "at least 1")?;
+        value(self.lr.is_finite() && self.lr > 0.0, "lr", &self.lr, "a positive number")?;
+        value(self.budget != Some(0), "budget", &0, "at least 1")?;
+        let sparsity = self.sparsity.unwrap_or(1.0);
+        value(sparsity > 0.0 && sparsity <= 1.0, "sparsity", &sparsity, "above 0 and at most 1")?;
+        let share = self.uniform_share;
+        value((0.0..=1.0).contains(&share), "uniform-share", &share, "from 0 to 1")?;
+        for (name, beta) in [("beta1", self.adam.beta1), ("beta2", self.adam.beta2)] {
+            value((0.0..1.0).contains(&beta), name, &beta, "at least 0 and below 1")?;
+        }
+        let pairs = self.batch.saturating_mul(self.budget_for(examples.num_classes) + 1);
+        let limit = "such that batch × budget stays below 2^31";
+        value(pairs < 1 << 31 || self.sampler == SamplerKind::Full, "budget", &pairs, limit)?;
+        if examples.is_empty() {
+            return Err(ConfigError::Data("there is no training example"));
+        }
+        if examples.num_classes < 2 {
+            return Err(ConfigError::Data("training needs at least two classes; the data has one label in all"));
+        }
+        if examples.label_ids.is_empty() {
+            return Err(ConfigError::Data("no training example has a label"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budget_follows_budget_then_sparsity_then_default() {
+        let config = TrainConfig { budget: Some(7), sparsity: Some(0.5), ..TrainConfig::default() };
+        assert_eq!(config.budget_for(1000), 7);
+        assert_eq!(TrainConfig { budget: None, ..config }.budget_for(1000), 500);
+        assert_eq!(TrainConfig::default().budget_for(20_000), 400);
+        assert_eq!(TrainConfig::default().budget_for(50), 50);
+    }
+
+    #[test]
+    fn the_rate_warms_up_and_falls() {
+        let config = TrainConfig {
+            lr: 1.0,
+            warmup: 10,
+            lr_schedule: RateSchedule::Linear,
+            ..TrainConfig::default()
+        };
+        assert_eq!(config.rate_at(0, 100), 0.1);
+        assert!((config.rate_at(50, 100) - 0.5).abs() < 1e-6);
+        assert_eq!(config.rate_at(100, 100), 0.0);
+    }
+
+    #[test]
+    fn every_preset_exists_and_others_are_named_in_the_error() {
+        for (name, _) in PRESETS {
+            assert!(TrainConfig::preset(name).is_ok());
+        }
+        let error = TrainConfig::preset("papper").unwrap_err().to_string();
+        assert!(error.contains("papper") && error.contains("amazon-670k"), "{error}");
+    }
+
+    #[test]
+    fn settings_survive_json() {
+        let config = TrainConfig::preset("wiki-325k").unwrap();
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<TrainConfig>(&text).unwrap(), config);
+        assert!(serde_json::from_str::<TrainConfig>(r#"{"epocs": 3}"#).is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! The input layer's part of a step: the same walk, feature by feature.
+//!
+//! A feature's gradient is `Σ v · dE[example]` over the examples that have it.
+//! Cost: O(non-zero features of the batch · width), and each touched row is
+//! read and written once.
+
+use lookalike_kernels::{Element, sum_rows};
+
+use super::output_step::{StepContext, for_each_part};
+use super::turnaround::{Pairs, Turnaround, grow};
+use crate::data::Examples;
+use crate::model::{Network, Rows, RowsMut, with_store};
+use crate::random::{Stream, mix};
+
+/// Buffers of the input layer's step, kept between batches.
+#[derive(Debug, Default)]
+pub struct InputStep {
+    turnaround: Turnaround,
+    work: Vec<Work>,
+    /// Where each example's features start in the batch, and one more.
+    starts: Vec<u32>,
+    /// Of each feature in the batch: its example and its scaled value.
+    example_of: Vec<u32>,
+    values: Vec<f32>,
+    bias_grad: Vec<f32>,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    ids: Vec<u32>,
+    weights: Vec<f32>,
+    grad: Vec<f32>,
+}
+
+/// Pairs of (feature, its place in the batch).
+struct FeaturePairs<'a> {
+    examples: &'a Examples<'a>,
+    batch: &'a [u32],
+    starts: &'a [u32],
+}
+
+impl Pairs for FeaturePairs<'_> {
+    fn num_examples(&self) -> usize {
+        self.batch.len()
+    }
+
+    fn for_each(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
+        let (ids, _) = self.examples.features(self.batch[example] as usize);
+        for (place, &feature) in (self.starts[example]..).zip(ids) {
+            visit(feature, place);
+        }
+    }
+}
+
+impl InputStep {
+    /// Moves the rows of all features of the batch. `d_hidden` is the gradient of
+    /// the first hidden layer before its activation.
+    pub fn run(
+        &mut self,
+        context: &StepContext,
+        network: &mut Network,
+        examples: &Examples<'_>,
+        batch: &[u32],
+        d_hidden: &[f32],
+    ) {
+        self.lay_out(network, examples, batch);
+        let places = self.values.len();
+        let entry_bits = usize::BITS - places.leading_zeros();
+        let pairs = FeaturePairs { examples, batch, starts: &self.starts };
+        self.turnaround.turn(&pairs, network.input.len.max(1), entry_bits);
+        self.work.resize_with(self.turnaround.parts().len().max(self.work.len()), Work::default);
+
+        let Rows { stored, last, bias, stride, .. } = &mut network.input;
+        with_store!(stored, store => {
+            self.update(context, RowsMut::new(store, last, bias, *stride), d_hidden);
+        });
+        self.update_bias(context, network, d_hidden);
+    }
+
+    fn lay_out(&mut self, network: &Network, examples: &Examples<'_>, batch: &[u32]) {
+        self.starts.clear();
+        self.starts.push(0);
+        self.example_of.clear();
+        self.values.clear();
+        for (place, &example) in batch.iter().enumerate() {
+            let (_, values) = examples.features(example as usize);
+            let factor = network.config.normalise.factor(values);
+            self.example_of.extend(values.iter().map(|_| place as u32));
+            self.values.extend(values.iter().map(|value| value * factor));
+            self.starts.push(self.values.len() as u32);
+        }
+    }
+
+    fn update<T: Element>(&mut self, context: &StepContext, rows: RowsMut<'_, T>, d_hidden: &[f32]) {
+        let parts = self.turnaround.parts();
+        let (example_of, values) = (&self.example_of, &self.values);
+        for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
+            grow(&mut work.grad, rows.stride);
+            for (local, range) in part.groups() {
+                work.ids.clear();
+                work.weights.clear();
+                for &place in &part.entries[range] {
+                    work.ids.push(example_of[place as usize]);
+                    work.weights.push(values[place as usize]);
+                }
+                work.grad.fill(0.0);
+                sum_rows(context.cpu, d_hidden, &work.ids, &work.weights, &mut work.grad);
+                let feature = (part.first_key + local) as u64;
+                let noise = mix(context.seed, Stream::Round, !context.iteration, feature);
+                rows.update(context.cpu, local, &context.adam, &work.grad, noise);
+            }
+        });
+    }
+
+    fn update_bias(&mut self, context: &StepContext, network: &mut Network, d_hidden: &[f32]) {
+        let stride = network.input.stride;
+        sum_columns(d_hidden, stride, &mut self.bias_grad);
+        network.input_bias.update_all(&context.adam, &self.bias_grad);
+    }
+}
+
+/// The sum of each column, in the order of rows.
+fn sum_columns(rows: &[f32], stride: usize, out: &mut Vec<f32>) {
+    out.clear();
+    out.resize(stride, 0.0);
+    for row in rows.chunks_exact(stride) {
+        out.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+    }
+}

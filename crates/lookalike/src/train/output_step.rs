@@ -1,0 +1,282 @@
+//! The output layer's part of a step, over sampled candidates.
+//!
+//! The batch's (example, class) pairs are turned around to (class, examples);
+//! each class row is then read once for its scores, and once more for both
+//! gradients and its update. Rows belong to one part, parts to one thread at a
+//! time, and sums over parts are taken in the order of parts, so the result is
+//! the same whatever the number of threads.
+//!
+//! Cost: O(pairs · width) arithmetic; rows touched · width · 6 numbers of memory
+//! traffic (weights read twice and written once, moments read and written).
+
+use lookalike_kernels::{Cpu, Element, backward_row, gather_dot, gather_scale, scatter_exp, scatter_max};
+use rayon::prelude::*;
+
+use super::turnaround::{Pairs, Part, Turnaround, grow};
+use crate::loss::{self, DRAWN, ExampleTerms, Loss, TRUTH, entry};
+use crate::model::{Rows, RowsMut, RowsView, with_store};
+use crate::optim::Adam;
+use crate::random::{Stream, mix};
+use crate::sampling::Candidates;
+
+/// What a step needs to know besides the parameters.
+#[derive(Clone, Copy, Debug)]
+pub struct StepContext {
+    /// Instructions to use.
+    pub cpu: Cpu,
+    /// The optimizer at this step.
+    pub adam: Adam,
+    /// The run's seed.
+    pub seed: u64,
+    /// The step's number.
+    pub iteration: u64,
+    /// What is minimised.
+    pub loss: Loss,
+    /// Whether scores are corrected by `ln q` of the sampler.
+    pub corrects_log_q: bool,
+}
+
+/// Buffers of the output layer's step, kept between batches.
+#[derive(Debug, Default)]
+pub struct OutputStep {
+    turnaround: Turnaround,
+    work: Vec<Work>,
+    terms: ExampleTerms,
+}
+
+/// A part's own scores and sums.
+#[derive(Debug, Default)]
+struct Work {
+    /// Score of each entry, then its gradient.
+    scores: Vec<f32>,
+    /// By example: largest score, then sum of exponentials.
+    max: Vec<f32>,
+    sum: Vec<f32>,
+    /// By example: this part's share of the embedding's gradient.
+    d_embeddings: Vec<f32>,
+    grad: Vec<f32>,
+    loss: f64,
+}
+
+struct CandidatePairs<'a>(&'a Candidates);
+
+impl Pairs for CandidatePairs<'_> {
+    fn num_examples(&self) -> usize {
+        self.0.batch()
+    }
+
+    fn for_each(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
+        let (classes, counts) = (self.0.of(example), self.0.counts(example));
+        let (truths, negatives) = classes.split_at(counts.truths as usize);
+        let (found, drawn) = negatives.split_at(counts.found as usize);
+        for (classes, flags) in [(truths, TRUTH), (found, 0), (drawn, DRAWN)] {
+            let entry = entry(example, flags);
+            for &class in classes {
+                visit(class, entry);
+            }
+        }
+    }
+}
+
+impl OutputStep {
+    /// Moves the rows of all candidates, writes the gradient of the embeddings
+    /// and gives the batch's mean loss.
+    pub fn run(
+        &mut self,
+        context: &StepContext,
+        output: &mut Rows,
+        candidates: &Candidates,
+        class_log_q: Option<&[f32]>,
+        embeddings: RowsView<'_>,
+        d_embeddings: &mut [f32],
+    ) -> f64 {
+        let batch = candidates.batch();
+        let class_log_q = class_log_q.filter(|_| context.corrects_log_q);
+        let entry_bits = usize::BITS - (batch << lookalike_kernels::FLAG_BITS).leading_zeros();
+        self.turnaround.turn(&CandidatePairs(candidates), output.len, entry_bits);
+        self.work.resize_with(self.turnaround.parts().len().max(self.work.len()), Work::default);
+        self.prepare_terms(candidates, context.corrects_log_q);
+
+        let crate::model::RowData::F32(embeddings) = embeddings.data else {
+            unreachable!("embeddings are always f32")
+        };
+        let (stride, len) = (output.stride, output.len);
+        let bias = &mut output.bias;
+        with_store!(&mut output.stored, store => {
+            self.score(context, &store.w, &bias.w, class_log_q, embeddings);
+            let loss = match context.loss {
+                Loss::Softmax => self.softmax(context.cpu),
+                Loss::Nce => self.logistic(),
+            };
+            let rows = RowsMut::new(store, &mut output.last, bias, stride);
+            debug_assert_eq!(rows.w.len(), len * stride);
+            self.update(context, rows, embeddings);
+            sum_parts(&self.work[..self.turnaround.parts().len()], stride, d_embeddings);
+            loss / batch.max(1) as f64
+        })
+    }
+
+    /// Classes that the last step moved.
+    pub fn touched(&self) -> impl Iterator<Item = u32> + '_ {
+        self.turnaround.parts().iter().flat_map(|part| {
+            part.groups().map(|(class, _)| (part.first_key + class) as u32)
+        })
+    }
+
+    /// (example, class) pairs of the last step.
+    pub fn num_pairs(&self) -> usize {
+        self.turnaround.parts().iter().map(|part| part.entries.len()).sum()
+    }
+
+    fn prepare_terms(&mut self, candidates: &Candidates, corrects_log_q: bool) {
+        let batch = candidates.batch();
+        grow(&mut self.terms.target, batch);
+        grow(&mut self.terms.drawn_log_q, batch);
+        grow(&mut self.terms.max, batch);
+        grow(&mut self.terms.factor, batch);
+        for example in 0..batch {
+            let counts = candidates.counts(example);
+            self.terms.target[example] = if counts.truths > 0 { 1.0 / counts.truths as f32 } else { 0.0 };
+            self.terms.drawn_log_q[example] = if corrects_log_q { counts.drawn_log_q } else { 0.0 };
+        }
+    }
+
+    fn score<T: Element>(
+        &mut self,
+        context: &StepContext,
+        w: &[T],
+        bias: &[f32],
+        class_log_q: Option<&[f32]>,
+        embeddings: &[f32],
+    ) {
+        let stride = w.len() / bias.len();
+        let parts = self.turnaround.parts();
+        let terms = &self.terms;
+        let batch = terms.max.len();
+        let correct_drawn = terms.drawn_log_q.iter().any(|&q| q != 0.0);
+        self.work[..parts.len()].par_iter_mut().zip(parts).for_each(|(work, part)| {
+            grow(&mut work.scores, part.entries.len());
+            for (local, range) in part.groups() {
+                let class = part.first_key + local;
+                let scores = &mut work.scores[range.clone()];
+                let row = &w[class * stride..][..stride];
+                gather_dot(context.cpu, row, embeddings, &part.entries[range], scores);
+                let shift = bias[class] - class_log_q.map_or(0.0, |log_q| log_q[class]);
+                scores.iter_mut().for_each(|score| *score += shift);
+            }
+            if correct_drawn {
+                loss::correct_drawn(&mut work.scores, &part.entries, &terms.drawn_log_q);
+            }
+            if context.loss == Loss::Softmax {
+                work.max.clear();
+                work.max.resize(batch, f32::NEG_INFINITY);
+                scatter_max(context.cpu, &work.scores, &part.entries, &mut work.max);
+            }
+        });
+    }
+
+    /// Turns scores into the softmax's gradients; gives the summed loss.
+    fn softmax(&mut self, cpu: Cpu) -> f64 {
+        let parts = self.turnaround.parts();
+        let work = &mut self.work[..parts.len()];
+        let batch = self.terms.max.len();
+        for example in 0..batch {
+            self.terms.max[example] =
+                work.iter().fold(f32::NEG_INFINITY, |max, work| max.max(work.max[example]));
+        }
+        let terms = &self.terms;
+        work.par_iter_mut().zip(parts).for_each(|(work, part)| {
+            work.loss = loss::truth_loss(&work.scores, &part.entries, terms);
+            work.sum.clear();
+            work.sum.resize(batch, 0.0);
+            scatter_exp(cpu, &mut work.scores, &part.entries, &terms.max, &mut work.sum);
+        });
+        let mut total: f64 = work.iter().map(|work| work.loss).sum();
+        let scale = 1.0 / batch as f32;
+        for example in 0..batch {
+            let sum: f32 = work.iter().map(|work| work.sum[example]).sum();
+            let has_label = self.terms.target[example] > 0.0;
+            self.terms.factor[example] = if has_label { scale / sum } else { 0.0 };
+            total += if has_label { f64::from(sum).ln() } else { 0.0 };
+        }
+        let terms = &self.terms;
+        work.par_iter_mut().zip(parts).for_each(|(work, part)| {
+            gather_scale(cpu, &mut work.scores, &part.entries, &terms.factor);
+            loss::subtract_targets(&mut work.scores, &part.entries, &terms.target, scale);
+        });
+        total
+    }
+
+    /// Turns scores into the logistic loss's gradients; gives the summed loss.
+    fn logistic(&mut self) -> f64 {
+        let parts = self.turnaround.parts();
+        let terms = &self.terms;
+        let scale = 1.0 / terms.max.len() as f32;
+        let work = &mut self.work[..parts.len()];
+        work.par_iter_mut().zip(parts).for_each(|(work, part)| {
+            work.loss = loss::logistic(&mut work.scores, &part.entries, &terms.target, scale);
+        });
+        work.iter().map(|work| work.loss).sum()
+    }
+
+    fn update<T: Element>(&mut self, context: &StepContext, rows: RowsMut<'_, T>, embeddings: &[f32]) {
+        let parts = self.turnaround.parts();
+        let batch = self.terms.max.len();
+        for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
+            let stride = rows.stride;
+            work.d_embeddings.clear();
+            grow(&mut work.d_embeddings, batch * stride);
+            grow(&mut work.grad, stride);
+            for (local, range) in part.groups() {
+                let (entries, g) = (&part.entries[range.clone()], &work.scores[range]);
+                backward_row(
+                    context.cpu,
+                    rows.row(local),
+                    embeddings,
+                    &mut work.d_embeddings,
+                    entries,
+                    g,
+                    &mut work.grad,
+                );
+                let class = (part.first_key + local) as u64;
+                let noise = mix(context.seed, Stream::Round, context.iteration, class);
+                rows.update(context.cpu, local, &context.adam, &work.grad, noise);
+                rows.bias.update(local, &context.adam, g.iter().sum());
+            }
+        });
+    }
+}
+
+/// Gives each part the rows that belong to it, in parallel.
+pub(super) fn for_each_part<T: Element, W: Send>(
+    rows: RowsMut<'_, T>,
+    parts: &[Part],
+    work: &mut [W],
+    run: &(impl Fn(RowsMut<'_, T>, &Part, &mut W) + Sync),
+) {
+    match parts {
+        [] => {}
+        [part] => run(rows, part, &mut work[0]),
+        _ => {
+            let middle = parts.len() / 2;
+            let (left, right) = parts.split_at(middle);
+            let (left_work, right_work) = work.split_at_mut(middle);
+            let (left_rows, right_rows) = rows.split_at(right[0].first_key - left[0].first_key);
+            rayon::join(
+                || for_each_part(left_rows, left, left_work, run),
+                || for_each_part(right_rows, right, right_work, run),
+            );
+        }
+    }
+}
+
+/// Adds the parts' shares of the embeddings' gradient, in the order of parts.
+fn sum_parts(work: &[Work], stride: usize, out: &mut [f32]) {
+    out.par_chunks_mut(stride).enumerate().for_each(|(example, out)| {
+        out.fill(0.0);
+        for work in work {
+            let share = &work.d_embeddings[example * stride..][..stride];
+            out.iter_mut().zip(share).for_each(|(sum, x)| *sum += x);
+        }
+    });
+}

@@ -1,0 +1,128 @@
+//! One training step: a batch in, parameters moved.
+//!
+//! ```text
+//! embed → propose → (turn around → score → loss → back and update) → hidden → input
+//! ```
+
+use lookalike_kernels::padded;
+
+use super::full_step::FullStep;
+use super::input_step::InputStep;
+use super::output_step::{OutputStep, StepContext};
+use super::turnaround::grow;
+use crate::data::Examples;
+use crate::model::{Activations, Network};
+use crate::sampling::{Candidates, Request, Sampler};
+
+/// Who proposes the classes to score.
+pub enum Proposer {
+    /// Nobody: all classes are scored.
+    All,
+    /// A sampler.
+    Sampler(Box<dyn Sampler>),
+}
+
+/// Everything a step allocates, kept between batches.
+#[derive(Debug, Default)]
+pub struct Step {
+    activations: Activations,
+    candidates: Candidates,
+    output: OutputStep,
+    full: FullStep,
+    input: InputStep,
+    /// Gradients of each hidden layer's output.
+    d_layers: Vec<Vec<f32>>,
+}
+
+impl Step {
+    /// Moves the network by one batch; gives the mean loss of its examples.
+    pub fn run(
+        &mut self,
+        context: &StepContext,
+        network: &mut Network,
+        proposer: &mut Proposer,
+        examples: &Examples<'_>,
+        batch: &[u32],
+    ) -> f64 {
+        network.embed(context.cpu, examples, batch, &mut self.activations);
+        self.d_layers.resize_with(network.config.hidden.len(), Vec::new);
+        for (gradient, &width) in self.d_layers.iter_mut().zip(&network.config.hidden) {
+            grow(gradient, batch.len() * padded(width));
+        }
+        let loss = self.output_layer(context, network, proposer, examples, batch);
+        self.layers_below(context, network, examples, batch);
+        loss
+    }
+
+    /// Classes that the last step moved; none are listed if it moved all.
+    pub fn touched_classes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.output.touched()
+    }
+
+    /// (example, class) pairs that the last sampled step scored.
+    pub fn num_pairs(&self) -> usize {
+        self.output.num_pairs()
+    }
+
+    fn output_layer(
+        &mut self,
+        context: &StepContext,
+        network: &mut Network,
+        proposer: &mut Proposer,
+        examples: &Examples<'_>,
+        batch: &[u32],
+    ) -> f64 {
+        let embeddings = self.activations.embeddings();
+        let top = self.d_layers.len() - 1;
+        let gradient = &mut self.d_layers[top];
+        match proposer {
+            Proposer::All => {
+                self.full.run(context, &mut network.output, examples, batch, embeddings, gradient)
+            }
+            Proposer::Sampler(sampler) => {
+                let request = Request {
+                    seed: context.seed,
+                    iteration: context.iteration,
+                    cpu: context.cpu,
+                    examples: *examples,
+                    batch,
+                    embeddings,
+                    class_vectors: network.output.view(),
+                    class_bias: &network.output.bias.w,
+                };
+                sampler.propose(&request, &mut self.candidates);
+                let class_log_q = sampler.class_log_q();
+                let output = &mut network.output;
+                self.output.run(context, output, &self.candidates, class_log_q, embeddings, gradient)
+            }
+        }
+    }
+
+    fn layers_below(
+        &mut self,
+        context: &StepContext,
+        network: &mut Network,
+        examples: &Examples<'_>,
+        batch: &[u32],
+    ) {
+        let activation = network.config.activation;
+        for i in (0..self.d_layers.len()).rev() {
+            let rows = batch.len() * padded(network.config.hidden[i]);
+            activation.backward(&self.activations.layers[i][..rows], &mut self.d_layers[i][..rows]);
+            if i == 0 {
+                self.input.run(context, network, examples, batch, &self.d_layers[0][..rows]);
+            } else {
+                let (below, above) = self.d_layers.split_at_mut(i);
+                let layer = &mut network.hidden[i - 1];
+                let below_rows = batch.len() * padded(layer.inputs);
+                layer.backward(
+                    context.cpu,
+                    &context.adam,
+                    &self.activations.layers[i - 1][..below_rows],
+                    &above[0][..rows],
+                    &mut below[i - 1][..below_rows],
+                );
+            }
+        }
+    }
+}

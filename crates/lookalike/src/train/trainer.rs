@@ -1,0 +1,305 @@
+//! A model in training: the data, the order it is read in, and one step at a time.
+
+use std::time::Instant;
+
+use lookalike_kernels::Cpu;
+use rand::Rng as _;
+use serde::{Deserialize, Serialize};
+
+use super::config::{ConfigError, TrainConfig};
+use super::output_step::StepContext;
+use super::step::{Proposer, Step};
+use crate::artifact::Model;
+use crate::data::Examples;
+use crate::hashing::RefreshSchedule;
+use crate::model::Network;
+use crate::optim::Adam;
+use crate::random::{Stream, rng};
+use crate::sampling::{self, SamplerKind, SamplerStats};
+
+/// How far training has come; saved with the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Progress {
+    /// Steps done.
+    pub iteration: u64,
+    /// Epochs finished.
+    pub epoch: usize,
+    /// Examples of the current epoch that are done.
+    pub position: usize,
+    /// Time spent in steps; evaluation is not counted.
+    pub train_seconds: f64,
+}
+
+/// What a step did.
+#[derive(Clone, Copy, Debug)]
+pub struct StepReport {
+    /// Where training stands after it.
+    pub progress: Progress,
+    /// Mean loss of the batch.
+    pub loss: f64,
+    /// Learning rate.
+    pub rate: f32,
+    /// Examples in the batch.
+    pub batch: usize,
+    /// Whether the hash tables were refreshed before it.
+    pub refreshed: bool,
+}
+
+/// Training went wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    /// The settings do not fit.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The loss is no longer a number.
+    #[error(
+        "the loss became {loss} at iteration {iteration} (epoch {epoch}) with learning rate {rate:e}: training has \
+         diverged; try a learning rate ten times smaller, --warmup 1000, or look for extreme feature values with \
+         `lookalike data stats`"
+    )]
+    Diverged {
+        /// The loss.
+        loss: f64,
+        /// The step.
+        iteration: u64,
+        /// The epoch, from 1.
+        epoch: usize,
+        /// The learning rate.
+        rate: f32,
+    },
+    /// The data changed under a resumed model.
+    #[error("the model has {model} {what}, the training data {data}: resume with the data it was trained on")]
+    OtherData {
+        /// Features, classes or examples.
+        what: &'static str,
+        /// The model's number.
+        model: usize,
+        /// The data's number.
+        data: usize,
+    },
+}
+
+/// A model in training.
+pub struct Trainer<'a> {
+    /// The model as it is now.
+    pub model: Model,
+    cpu: Cpu,
+    examples: Examples<'a>,
+    proposer: Proposer,
+    schedule: RefreshSchedule,
+    step: Step,
+    /// Examples with labels, in this epoch's order.
+    order: Vec<u32>,
+    order_epoch: Option<usize>,
+    /// False at the start and after resuming within an epoch.
+    has_tables: bool,
+    /// Classes moved since the last refresh, where the tables want to know.
+    changed: ChangedClasses,
+}
+
+impl<'a> Trainer<'a> {
+    /// A new model for these examples.
+    pub fn new(config: TrainConfig, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        config.check(&examples)?;
+        let shape = config.network(examples.num_features, examples.num_classes);
+        let model = Model {
+            network: Network::random(shape, config.init, config.seed),
+            class_counts: count_classes(&examples),
+            training: config,
+            progress: Progress::default(),
+            text: None,
+        };
+        Self::resume(model, examples, cpu)
+    }
+
+    /// Goes on with a model; its settings may have been changed in between.
+    pub fn resume(mut model: Model, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        let config = &model.training;
+        config.check(&examples)?;
+        let shape = &model.network.config;
+        for (what, model, data) in [
+            ("features", shape.num_features, examples.num_features),
+            ("classes", shape.num_classes, examples.num_classes),
+        ] {
+            if model != data {
+                return Err(TrainError::OtherData { what, model, data });
+            }
+        }
+        let proposer = match config.sampler {
+            SamplerKind::Full => Proposer::All,
+            _ => Proposer::Sampler(sampling::build(config, &model.network.output.view(), &model.class_counts)
+                .map_err(ConfigError::from)?),
+        };
+        let schedule = RefreshSchedule::new(config.lsh.refresh_first, config.lsh.refresh_growth);
+        let wants_changes = matches!(&proposer, Proposer::Sampler(sampler) if sampler.wants_changes());
+        let changed = ChangedClasses::new(if wants_changes { shape.num_classes } else { 0 });
+        // Examples without a label teach nothing here and are left out.
+        let labelled = |&i: &u32| !examples.labels(i as usize).is_empty();
+        let order = (0..examples.len() as u32).filter(labelled).collect();
+        model.network.prepare_training();
+        Ok(Self {
+            model,
+            cpu,
+            examples,
+            proposer,
+            schedule,
+            step: Step::default(),
+            order,
+            order_epoch: None,
+            has_tables: false,
+            changed,
+        })
+    }
+
+    /// Steps in an epoch.
+    pub fn steps_per_epoch(&self) -> u64 {
+        self.order.len().div_ceil(self.model.training.batch) as u64
+    }
+
+    /// Steps in the planned run.
+    pub fn planned_steps(&self) -> u64 {
+        self.steps_per_epoch() * self.model.training.epochs as u64
+    }
+
+    /// Whether the planned epochs are done.
+    pub fn is_done(&self) -> bool {
+        self.model.progress.epoch >= self.model.training.epochs
+    }
+
+    /// The instructions in use.
+    pub fn cpu(&self) -> Cpu {
+        self.cpu
+    }
+
+    /// Examples that are trained on.
+    pub fn num_examples(&self) -> usize {
+        self.order.len()
+    }
+
+    /// What the sampler has to say about its work.
+    pub fn sampler_stats(&self) -> Option<SamplerStats> {
+        match &self.proposer {
+            Proposer::All => None,
+            Proposer::Sampler(sampler) => Some(sampler.stats()),
+        }
+    }
+
+    /// Buffers and times of the last step.
+    pub fn last_step(&self) -> &Step {
+        &self.step
+    }
+
+    /// Trains on one batch.
+    pub fn step(&mut self) -> Result<StepReport, TrainError> {
+        let start = Instant::now();
+        let progress = self.model.progress;
+        let starts_epoch = progress.position == 0;
+        if self.order_epoch != Some(progress.epoch) {
+            self.shuffle(progress.epoch);
+        }
+        let refreshed = !self.has_tables || self.schedule.is_due(progress.iteration, starts_epoch);
+        if refreshed {
+            self.refresh();
+        }
+        let config = &self.model.training;
+        let rate = config.rate_at(progress.iteration, self.planned_steps());
+        let end = self.order.len().min(progress.position + config.batch);
+        let batch = &self.order[progress.position..end];
+        let context = StepContext {
+            cpu: self.cpu,
+            adam: Adam::at(config.adam, progress.iteration + 1, rate),
+            seed: config.seed,
+            iteration: progress.iteration,
+            loss: config.loss,
+            corrects_log_q: config.corrects_log_q(),
+        };
+        let network = &mut self.model.network;
+        let loss = self.step.run(&context, network, &mut self.proposer, &self.examples, batch);
+        let batch = batch.len();
+        if !loss.is_finite() {
+            let (iteration, epoch) = (progress.iteration, progress.epoch + 1);
+            return Err(TrainError::Diverged { loss, iteration, epoch, rate });
+        }
+        self.changed.add(self.step.touched_classes());
+        self.advance(end, start.elapsed().as_secs_f64());
+        Ok(StepReport { progress: self.model.progress, loss, rate, batch, refreshed })
+    }
+
+    fn advance(&mut self, end: usize, seconds: f64) {
+        let progress = &mut self.model.progress;
+        progress.iteration += 1;
+        progress.train_seconds += seconds;
+        progress.position = end;
+        if end == self.order.len() {
+            progress.position = 0;
+            progress.epoch += 1;
+        }
+    }
+
+    /// Fisher–Yates on the sorted order, so that an epoch's order depends on the
+    /// seed and the epoch alone, also after resuming.
+    fn shuffle(&mut self, epoch: usize) {
+        self.order.sort_unstable();
+        let mut random = rng(self.model.training.seed, Stream::Shuffle, epoch as u64, 0);
+        for i in (1..self.order.len()).rev() {
+            let j = crate::random::below(random.next_u64(), i as u32 + 1) as usize;
+            self.order.swap(i, j);
+        }
+        self.order_epoch = Some(epoch);
+    }
+
+    fn refresh(&mut self) {
+        if let Proposer::Sampler(sampler) = &mut self.proposer {
+            sampler.refresh(self.cpu, self.model.network.output.view(), self.changed.list());
+            self.changed.clear();
+        }
+        self.has_tables = true;
+    }
+}
+
+/// How many examples have each class.
+pub fn count_classes(examples: &Examples<'_>) -> Vec<u32> {
+    let mut counts = vec![0; examples.num_classes];
+    for &class in examples.label_ids {
+        counts[class as usize] += 1;
+    }
+    counts
+}
+
+/// A set of classes with its members listed (for algorithm 5 of the paper).
+#[derive(Debug)]
+struct ChangedClasses {
+    is_member: Vec<bool>,
+    members: Vec<u32>,
+    /// Before the first refresh nothing is known, so everything counts as changed.
+    complete: bool,
+}
+
+impl ChangedClasses {
+    fn new(num_classes: usize) -> Self {
+        Self { is_member: vec![false; num_classes], members: Vec::new(), complete: false }
+    }
+
+    fn add(&mut self, classes: impl Iterator<Item = u32>) {
+        if self.is_member.is_empty() {
+            return;
+        }
+        for class in classes {
+            if !std::mem::replace(&mut self.is_member[class as usize], true) {
+                self.members.push(class);
+            }
+        }
+    }
+
+    fn list(&self) -> Option<&[u32]> {
+        (self.complete && !self.is_member.is_empty()).then_some(&self.members)
+    }
+
+    fn clear(&mut self) {
+        for class in self.members.drain(..) {
+            self.is_member[class as usize] = false;
+        }
+        self.complete = true;
+    }
+}

@@ -1,0 +1,360 @@
+//! Turning a batch around: from *which classes has this example* to *which
+//! examples has this class*.
+//!
+//! A training step visits each class once, with all of its examples, so that a
+//! row is read and written once a batch and by one thread only. This module
+//! sorts a batch's (example, key) pairs by key, where a key is a class or a
+//! feature:
+//!
+//! 1. Chunks of examples count, in parallel, how many pairs fall in each block
+//!    of keys.
+//! 2. Blocks are joined into parts of about equal work. Bounds depend on the
+//!    batch alone, never on the number of threads, so sums over parts always
+//!    add up in the same order.
+//! 3. Chunks deal their pairs out by part.
+//! 4. Each part sorts its pairs by key: by counting where keys are dense, by
+//!    comparison where they are sparse, so that the cost does not grow with the
+//!    number of keys. Both give the same order: by key, then by example.
+//!
+//! Cost: O(pairs) time and 8 bytes a pair; buffers are kept between batches.
+
+use rayon::prelude::*;
+
+/// Parts a batch is cut into; more than any machine we expect has threads.
+const PARTS: usize = 32;
+/// Chunks of examples that count and deal in parallel.
+const CHUNKS: usize = 32;
+/// At most this many blocks of keys are counted.
+const MAX_BLOCKS: usize = 1024;
+
+/// The pairs of a batch, by example.
+pub trait Pairs: Sync {
+    /// The number of examples.
+    fn num_examples(&self) -> usize;
+
+    /// Calls `visit(key, entry)` for each pair of an example. Entries must rise
+    /// with the example and within it.
+    fn for_each(&self, example: usize, visit: impl FnMut(u32, u32));
+}
+
+/// The pairs of a batch, by key.
+#[derive(Debug, Default)]
+pub struct Turnaround {
+    chunks: Vec<Chunk>,
+    part_of_block: Vec<u32>,
+    /// Disjoint ranges of keys, ascending, that cover all keys.
+    pub parts: Vec<Part>,
+    num_parts: usize,
+}
+
+/// A range of keys with its pairs.
+#[derive(Debug, Default)]
+pub struct Part {
+    /// The first key of the range.
+    pub first_key: usize,
+    /// The number of keys in the range.
+    pub num_keys: usize,
+    /// Keys that occur, ascending.
+    pub groups: Vec<Group>,
+    /// Entries of all groups, one after the other.
+    pub entries: Vec<u32>,
+    counts: Vec<u32>,
+}
+
+/// A key that occurs in the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// The key, counted from the part's first.
+    pub local_key: u32,
+    /// Where its entries start; they end where the next group's start.
+    pub start: u32,
+}
+
+impl Part {
+    /// Each key that occurs (counted from the part's first) with its entries' range.
+    pub fn groups(&self) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> + '_ {
+        let ends = self.groups.iter().skip(1).map(|g| g.start).chain([self.entries.len() as u32]);
+        let ranges = self.groups.iter().zip(ends);
+        ranges.map(|(group, end)| (group.local_key as usize, group.start as usize..end as usize))
+    }
+}
+
+#[derive(Debug, Default)]
+struct Chunk {
+    block_counts: Vec<u32>,
+    /// Pairs by part: the key within the part, shifted left, and the entry.
+    items: Vec<u32>,
+    /// Where each part's items start, and one more.
+    starts: Vec<u32>,
+}
+
+impl Turnaround {
+    /// Sorts `pairs`, whose keys are below `num_keys` and entries below
+    /// `2^entry_bits`.
+    ///
+    /// # Panics
+    /// If `entry_bits` leaves no room for keys; batches are limited before.
+    pub fn turn(&mut self, pairs: &impl Pairs, num_keys: usize, entry_bits: u32) {
+        assert!(entry_bits < 32, "a batch has fewer than 2^31 pairs of examples and features");
+        let block_bits = num_keys.div_ceil(MAX_BLOCKS).next_power_of_two().trailing_zeros();
+        // A key within its part and an entry share 32 bits.
+        let block_bits = block_bits.min(32 - entry_bits);
+        let num_blocks = num_keys.div_ceil(1 << block_bits).max(1);
+        let chunk_len = pairs.num_examples().div_ceil(CHUNKS).max(1);
+        self.chunks.resize_with(CHUNKS, Chunk::default);
+
+        let examples_of = |chunk: usize| {
+            let start = (chunk * chunk_len).min(pairs.num_examples());
+            start..(start + chunk_len).min(pairs.num_examples())
+        };
+        self.chunks.par_iter_mut().enumerate().for_each(|(i, chunk)| {
+            chunk.count(pairs, examples_of(i), num_blocks, block_bits);
+        });
+        self.choose_parts(num_keys, num_blocks, block_bits, entry_bits);
+
+        let (parts, part_of_block) = (&self.parts[..self.num_parts], &self.part_of_block);
+        self.chunks.par_iter_mut().enumerate().for_each(|(i, chunk)| {
+            chunk.deal(pairs, examples_of(i), parts, part_of_block, block_bits, entry_bits);
+        });
+        let chunks = &self.chunks;
+        self.parts[..self.num_parts].par_iter_mut().enumerate().for_each(|(i, part)| {
+            part.sort(i, chunks, entry_bits);
+        });
+    }
+
+    /// The parts of the last batch.
+    pub fn parts(&self) -> &[Part] {
+        &self.parts[..self.num_parts]
+    }
+
+    fn choose_parts(&mut self, num_keys: usize, num_blocks: usize, block_bits: u32, entry_bits: u32) {
+        let total: usize = self.chunks.iter().map(|c| c.num_pairs()).sum();
+        let max_blocks_per_part = 1usize << (32 - entry_bits - block_bits).min(31);
+        self.part_of_block.resize(num_blocks, 0);
+        let (mut part, mut first_block, mut sum) = (0, 0, 0);
+        for block in 0..num_blocks {
+            // Even quotas of the total; a part ends when it passes its own.
+            let full = sum >= (part + 1) * total / PARTS && sum > 0;
+            if block > first_block && (full || block - first_block >= max_blocks_per_part) {
+                self.set_part(part, first_block << block_bits, block << block_bits);
+                part += 1;
+                first_block = block;
+            }
+            self.part_of_block[block] = part as u32;
+            sum += self.chunks.iter().map(|c| c.block_counts[block] as usize).sum::<usize>();
+        }
+        self.set_part(part, first_block << block_bits, num_keys);
+        self.num_parts = part + 1;
+    }
+
+    fn set_part(&mut self, part: usize, first: usize, end: usize) {
+        if self.parts.len() <= part {
+            self.parts.resize_with(part + 1, Part::default);
+        }
+        self.parts[part].first_key = first;
+        self.parts[part].num_keys = end - first;
+    }
+}
+
+impl Chunk {
+    fn num_pairs(&self) -> usize {
+        self.block_counts.iter().map(|&c| c as usize).sum()
+    }
+
+    fn count(
+        &mut self,
+        pairs: &impl Pairs,
+        examples: std::ops::Range<usize>,
+        num_blocks: usize,
+        block_bits: u32,
+    ) {
+        self.block_counts.clear();
+        self.block_counts.resize(num_blocks, 0);
+        for example in examples {
+            pairs.for_each(example, |key, _| self.block_counts[(key >> block_bits) as usize] += 1);
+        }
+    }
+
+    fn deal(
+        &mut self,
+        pairs: &impl Pairs,
+        examples: std::ops::Range<usize>,
+        parts: &[Part],
+        part_of_block: &[u32],
+        block_bits: u32,
+        entry_bits: u32,
+    ) {
+        self.starts.clear();
+        self.starts.resize(parts.len() + 1, 0);
+        for (&count, &part) in self.block_counts.iter().zip(part_of_block) {
+            self.starts[part as usize + 1] += count;
+        }
+        for part in 0..parts.len() {
+            self.starts[part + 1] += self.starts[part];
+        }
+        grow(&mut self.items, self.starts[parts.len()] as usize);
+        for example in examples {
+            pairs.for_each(example, |key, entry| {
+                let part = part_of_block[(key >> block_bits) as usize] as usize;
+                let at = &mut self.starts[part];
+                let local_key = key - parts[part].first_key as u32;
+                self.items[*at as usize] = local_key << entry_bits | entry;
+                *at += 1;
+            });
+        }
+        // Each start has moved to its part's end, which is the next one's start.
+        self.starts.rotate_right(1);
+        self.starts[0] = 0;
+    }
+
+    fn items_of(&self, part: usize) -> &[u32] {
+        &self.items[self.starts[part] as usize..self.starts[part + 1] as usize]
+    }
+}
+
+impl Part {
+    fn sort(&mut self, part: usize, chunks: &[Chunk], entry_bits: u32) {
+        let total: usize = chunks.iter().map(|c| c.items_of(part).len()).sum();
+        grow(&mut self.entries, total);
+        self.entries.truncate(total);
+        self.groups.clear();
+        if self.num_keys <= 2 * total {
+            self.sort_by_counting(part, chunks, entry_bits);
+        } else {
+            self.sort_by_comparing(part, chunks, entry_bits);
+        }
+    }
+
+    fn sort_by_counting(&mut self, part: usize, chunks: &[Chunk], entry_bits: u32) {
+        self.counts.clear();
+        self.counts.resize(self.num_keys, 0);
+        for chunk in chunks {
+            for &item in chunk.items_of(part) {
+                self.counts[(item >> entry_bits) as usize] += 1;
+            }
+        }
+        let mut start = 0;
+        for (key, count) in self.counts.iter_mut().enumerate() {
+            let here = start;
+            if *count > 0 {
+                self.groups.push(Group { local_key: key as u32, start: here });
+            }
+            start += *count;
+            *count = here;
+        }
+        let entry_mask = (1u32 << entry_bits) - 1;
+        for chunk in chunks {
+            for &item in chunk.items_of(part) {
+                let at = &mut self.counts[(item >> entry_bits) as usize];
+                self.entries[*at as usize] = item & entry_mask;
+                *at += 1;
+            }
+        }
+    }
+
+    fn sort_by_comparing(&mut self, part: usize, chunks: &[Chunk], entry_bits: u32) {
+        let mut at = 0;
+        for chunk in chunks {
+            let items = chunk.items_of(part);
+            self.entries[at..at + items.len()].copy_from_slice(items);
+            at += items.len();
+        }
+        self.entries.sort_unstable();
+        let entry_mask = (1u32 << entry_bits) - 1;
+        let mut previous = None;
+        for (i, item) in self.entries.iter_mut().enumerate() {
+            let local_key = *item >> entry_bits;
+            if previous != Some(local_key) {
+                self.groups.push(Group { local_key, start: i as u32 });
+                previous = Some(local_key);
+            }
+            *item &= entry_mask;
+        }
+    }
+}
+
+/// Resizes with some room to spare: batches differ a little in size, and a
+/// buffer that has settled must not move again.
+pub(crate) fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
+    if buffer.capacity() < len {
+        buffer.clear();
+        buffer.reserve_exact(len + len / 4 + 64);
+    }
+    buffer.resize(len, T::default());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    struct Lists(Vec<Vec<u32>>);
+
+    impl Pairs for Lists {
+        fn num_examples(&self) -> usize {
+            self.0.len()
+        }
+        fn for_each(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
+            for &key in &self.0[example] {
+                visit(key, example as u32);
+            }
+        }
+    }
+
+    fn turned(turnaround: &Turnaround) -> Vec<(u32, u32)> {
+        let mut pairs = Vec::new();
+        for part in turnaround.parts() {
+            for (local_key, range) in part.groups() {
+                let key = (part.first_key + local_key) as u32;
+                pairs.extend(part.entries[range].iter().map(|&e| (key, e)));
+            }
+        }
+        pairs
+    }
+
+    fn check(turnaround: &mut Turnaround, lists: Vec<Vec<u32>>, num_keys: usize, entry_bits: u32) {
+        let lists = Lists(lists);
+        turnaround.turn(&lists, num_keys, entry_bits);
+        let mut expected: Vec<(u32, u32)> = Vec::new();
+        for example in 0..lists.num_examples() {
+            lists.for_each(example, |key, entry| expected.push((key, entry)));
+        }
+        expected.sort_unstable();
+        assert_eq!(turned(turnaround), expected);
+        let keys: usize = turnaround.parts().iter().map(|p| p.num_keys).sum();
+        assert_eq!(keys, num_keys.max(1).min(num_keys.max(keys)));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn equals_a_plain_sort(
+            num_keys in 1usize..20_000,
+            entry_bits in 8u32..31,
+            lists in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..40), 0..200),
+        ) {
+            let lists = lists.into_iter().map(|mut keys| {
+                keys.iter_mut().for_each(|key| *key %= num_keys as u32);
+                keys.sort_unstable();
+                keys.dedup();
+                keys
+            });
+            check(&mut Turnaround::default(), lists.collect(), num_keys, entry_bits);
+        }
+    }
+
+    #[test]
+    fn buffers_of_an_earlier_larger_batch_do_not_leak_into_a_smaller() {
+        let mut turnaround = Turnaround::default();
+        check(&mut turnaround, (0..100).map(|e| (e..e + 50).collect()).collect(), 200, 8);
+        check(&mut turnaround, vec![vec![3], vec![], vec![1, 3]], 5, 8);
+        check(&mut turnaround, vec![], 5, 8);
+    }
+
+    #[test]
+    fn one_crowded_key_does_not_disturb_the_rest() {
+        let lists = (0..500u32).map(|e| if e == 7 { vec![0, e * 100] } else { vec![0, e * 100] });
+        let lists = lists.map(|mut l| { l.dedup(); l }).collect();
+        check(&mut Turnaround::default(), lists, 50_000, 9);
+    }
+}
