@@ -14,6 +14,9 @@ pub trait Element: sealed::Sealed + Pod + Send + Sync + Default + std::fmt::Debu
     /// The name used in files and options.
     const NAME: &'static str;
 
+    /// Whether this is `f32`: kernels choose how to load by it.
+    const IS_F32: bool;
+
     /// The value as f32, exactly.
     fn to_f32(self) -> f32;
 
@@ -28,6 +31,7 @@ pub trait Element: sealed::Sealed + Pod + Send + Sync + Default + std::fmt::Debu
 
 impl Element for f32 {
     const NAME: &'static str = "f32";
+    const IS_F32: bool = true;
     fn to_f32(self) -> f32 {
         self
     }
@@ -41,6 +45,7 @@ impl Element for f32 {
 
 impl Element for bf16 {
     const NAME: &'static str = "bf16";
+    const IS_F32: bool = false;
     fn to_f32(self) -> f32 {
         bf16::to_f32(self)
     }

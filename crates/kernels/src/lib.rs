@@ -8,13 +8,25 @@
 //!
 //! Rows are padded with zeroes to a multiple of [`LANES`] floats, so kernels
 //! never meet a ragged end; padding stays zero because its gradient is zero.
+//! Slices of wrong lengths and indices out of bounds panic: they are mistakes
+//! of the caller, never of the user's data.
 
 mod cpu;
 mod element;
+mod gemm;
+mod hashing;
+pub mod measure;
 pub mod reference;
+mod rows;
+mod select;
+mod simd;
+mod softmax;
 
-pub use cpu::Cpu;
+pub use cpu::{Cpu, CpuError};
 pub use element::{Element, bf16};
+pub use gemm::{Strided, gemm};
+
+use simd::dispatch;
 
 /// Floats in the widest register we use; rows are padded to a multiple of it.
 pub const LANES: usize = 16;
@@ -44,112 +56,107 @@ pub struct AdamStep {
     pub epsilon: f32,
 }
 
-/// `out[i] = row · rows[entries[i] >> FLAG_BITS]`: one class against the
-/// embeddings of its examples. `rows` has the stride of `row`.
-pub fn gather_dot<T: Element>(_cpu: Cpu, row: &[T], rows: &[f32], entries: &[u32], out: &mut [f32]) {
-    reference::gather_dot(row, rows, entries, out);
+/// Asks for a row to be brought near while other work goes on. A row from main
+/// memory takes some 100 ns to come; asked for a few rows ahead, it costs
+/// nothing.
+#[inline]
+pub fn prefetch_row<T: Element>(row: &[T]) {
+    for line in (0..row.len()).step_by(CACHE_LINE_BYTES / size_of::<T>()) {
+        simd::prefetch(row, line);
+    }
 }
 
-/// Both directions of a class's gradient: `grad = Σ g[i] · rows[e_i]` and
-/// `d_rows[e_i] += g[i] · row`, with `e_i = entries[i] >> FLAG_BITS`.
-pub fn backward_row<T: Element>(
-    _cpu: Cpu,
-    row: &[T],
-    rows: &[f32],
-    d_rows: &mut [f32],
-    entries: &[u32],
-    g: &[f32],
-    grad: &mut [f32],
-) {
-    reference::backward_row(row, rows, d_rows, entries, g, grad);
-}
+const CACHE_LINE_BYTES: usize = 64;
 
-/// One Adam step of a row. `noise` seeds the stochastic rounding of bf16
-/// storage and is ignored for f32.
-pub fn adam_row<T: Element>(
-    _cpu: Cpu,
-    step: &AdamStep,
-    grad: &[f32],
-    w: &mut [T],
-    m: &mut [T],
-    v: &mut [T],
-    noise: u64,
-) {
-    reference::adam_row(step, grad, w, m, v, noise);
-}
+dispatch! {
+    /// `out[i] = row · rows[entries[i] >> FLAG_BITS]`: one class against the
+    /// embeddings of its examples. `rows` has the stride of `row`.
+    pub fn gather_dot<T: Element>(
+        row: &[T],
+        rows: &[f32],
+        entries: &[u32],
+        out: &mut [f32],
+    ) = rows::gather_dot;
 
-/// `out += Σ weights[i] · rows[ids[i]]`, rows of `out.len()` each.
-pub fn sum_rows<T: Element>(_cpu: Cpu, rows: &[T], ids: &[u32], weights: &[f32], out: &mut [f32]) {
-    reference::sum_rows(rows, ids, weights, out);
-}
+    /// Both directions of a class's gradient: `grad = Σ g[i] · rows[e_i]` and
+    /// `d_rows[e_i] += g[i] · row`, with `e_i = entries[i] >> FLAG_BITS`.
+    pub fn backward_row<T: Element>(
+        row: &[T],
+        rows: &[f32],
+        d_rows: &mut [f32],
+        entries: &[u32],
+        g: &[f32],
+        grad: &mut [f32],
+    ) = rows::backward_row;
 
-/// `max[e] = max(max[e], scores[i])` with `e = entries[i] >> FLAG_BITS`.
-pub fn scatter_max(_cpu: Cpu, scores: &[f32], entries: &[u32], max: &mut [f32]) {
-    reference::scatter_max(scores, entries, max);
-}
+    /// One Adam step of a row. `noise` seeds the stochastic rounding of bf16
+    /// storage and is ignored for f32.
+    pub fn adam_row<T: Element>(
+        step: &AdamStep,
+        grad: &[f32],
+        w: &mut [T],
+        m: &mut [T],
+        v: &mut [T],
+        noise: u64,
+    ) = rows::adam_row;
 
-/// `scores[i] = exp(scores[i] - max[e])`, and `sum[e]` grows by it.
-pub fn scatter_exp(_cpu: Cpu, scores: &mut [f32], entries: &[u32], max: &[f32], sum: &mut [f32]) {
-    reference::scatter_exp(scores, entries, max, sum);
-}
+    /// `out += Σ weights[i] · rows[ids[i]]`, rows of `out.len()` each.
+    pub fn sum_rows<T: Element>(
+        rows: &[T],
+        ids: &[u32],
+        weights: &[f32],
+        out: &mut [f32],
+    ) = rows::sum_rows;
 
-/// `scores[i] *= factor[e]`.
-pub fn gather_scale(_cpu: Cpu, scores: &mut [f32], entries: &[u32], factor: &[f32]) {
-    reference::gather_scale(scores, entries, factor);
-}
+    /// `max[e] = max(max[e], scores[i])` with `e = entries[i] >> FLAG_BITS`.
+    pub fn scatter_max(scores: &[f32], entries: &[u32], max: &mut [f32]) = softmax::scatter_max;
 
-/// A strided view of a matrix operand for [`gemm`]: element `(i, j)` is
-/// `data[i * row_stride + j * column_stride]`.
-#[derive(Clone, Copy, Debug)]
-pub struct Strided<'a, T> {
-    /// The elements.
-    pub data: &'a [T],
-    /// Distance between rows.
-    pub row_stride: usize,
-    /// Distance between columns.
-    pub column_stride: usize,
-}
+    /// `scores[i] = exp(scores[i] - max[e])`, and `sum[e]` grows by it.
+    pub fn scatter_exp(
+        scores: &mut [f32],
+        entries: &[u32],
+        max: &[f32],
+        sum: &mut [f32],
+    ) = softmax::scatter_exp;
 
-/// `c += a · b`: `a` is `m × k` with any strides, `b` is `k × n` with rows
-/// contiguous, `c` is `m × n` with rows contiguous and `c_stride` apart.
-#[expect(clippy::too_many_arguments, reason = "a matrix product has three operands and three sizes")]
-pub fn gemm<A: Element, B: Element>(
-    _cpu: Cpu,
-    m: usize,
-    n: usize,
-    k: usize,
-    a: Strided<'_, A>,
-    b: Strided<'_, B>,
-    c: &mut [f32],
-    c_stride: usize,
-) {
-    reference::gemm(m, n, k, a, b, c, c_stride);
-}
+    /// `scores[i] *= factor[e]`.
+    pub fn gather_scale(
+        scores: &mut [f32],
+        entries: &[u32],
+        factor: &[f32],
+    ) = softmax::gather_scale;
 
-/// Lays 16 rows side by side: `out[j * LANES + r] = rows[r][j]` for `j < dim`.
-pub fn transpose_rows<T: Element>(_cpu: Cpu, rows: &[&[T]; LANES], dim: usize, out: &mut [f32]) {
-    reference::transpose_rows(rows, dim, out);
-}
+    /// `scores[i] = exp(scores[i] - max)`; returns their sum.
+    pub fn exp_sum(scores: &mut [f32], max: f32) -> f32 = softmax::exp_sum;
 
-/// Winner-take-all codes of 16 transposed rows (see [`transpose_rows`]).
-///
-/// `dims` lists the dimensions of every bin one after the other, `bin` each; a
-/// hash is the position of the largest value in its bin, the first one if there
-/// are several. A table's code is `Σ hash_k << (shift · k)` over its `k`
-/// consecutive bins; `out[t * LANES + r]` is the code of row `r` in table `t`.
-pub fn dwta_codes(
-    _cpu: Cpu,
-    transposed: &[f32],
-    dims: &[u32],
-    bin: usize,
-    k: usize,
-    shift: u32,
-    out: &mut [u32],
-) {
-    reference::dwta_codes(transposed, dims, bin, k, shift, out);
-}
+    /// Lays 16 rows side by side: `out[j * LANES + r] = rows[r][j]` for
+    /// `j < dim`.
+    pub fn transpose_rows<T: Element>(
+        rows: &[&[T]; LANES],
+        dim: usize,
+        out: &mut [f32],
+    ) = hashing::transpose_rows;
 
-/// Appends to `out` the index of every score above `threshold`, in order.
-pub fn indices_above(_cpu: Cpu, scores: &[f32], threshold: f32, out: &mut Vec<u32>) {
-    reference::indices_above(scores, threshold, out);
+    /// Winner-take-all codes of 16 transposed rows (see [`transpose_rows`]).
+    ///
+    /// `dims` lists the dimensions of every bin one after the other, `bin`
+    /// each; a hash is the position of the largest value in its bin, the first
+    /// one if there are several. A table's code is `Σ hash_k << (shift · k)`
+    /// over its `k` consecutive bins; `out[t * LANES + r]` is the code of row
+    /// `r` in table `t`.
+    pub fn dwta_codes(
+        transposed: &[f32],
+        dims: &[u32],
+        bin: usize,
+        k: usize,
+        shift: u32,
+        out: &mut [u32],
+    ) = hashing::dwta_codes;
+
+    /// Appends to `out` the index of every score above `threshold`, in order.
+    pub fn indices_above(
+        scores: &[f32],
+        threshold: f32,
+        out: &mut Vec<u32>,
+    ) = select::indices_above;
 }

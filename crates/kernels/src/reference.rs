@@ -57,13 +57,19 @@ pub fn adam_row<T: Element>(
     }
 }
 
+/// The golden ratio, which spreads places evenly, and the two multipliers of a
+/// hash in which every bit of the input changes every bit of the output with a
+/// probability near a half.
+pub(crate) const NOISE_MULTIPLIERS: [u32; 3] = [0x9E37_79B9, 0x7FEB_352D, 0x846C_A68B];
+
 /// The random bits of element `i` of a row: a multiply-xorshift hash of both.
 pub fn noise_bits(noise: u64, i: usize) -> u16 {
-    let mut x = (noise as u32 ^ (noise >> 32) as u32).wrapping_add((i as u32).wrapping_mul(0x9E37_79B9));
+    let mut x = (noise as u32 ^ (noise >> 32) as u32)
+        .wrapping_add((i as u32).wrapping_mul(NOISE_MULTIPLIERS[0]));
     x ^= x >> 16;
-    x = x.wrapping_mul(0x7FEB_352D);
+    x = x.wrapping_mul(NOISE_MULTIPLIERS[1]);
     x ^= x >> 15;
-    x = x.wrapping_mul(0x846C_A68B);
+    x = x.wrapping_mul(NOISE_MULTIPLIERS[2]);
     (x >> 16) as u16
 }
 
@@ -94,6 +100,14 @@ pub fn scatter_exp(scores: &mut [f32], entries: &[u32], max: &[f32], sum: &mut [
     }
 }
 
+/// See [`crate::exp_sum`].
+pub fn exp_sum(scores: &mut [f32], max: f32) -> f32 {
+    for score in &mut *scores {
+        *score = (*score - max).exp();
+    }
+    scores.iter().sum()
+}
+
 /// See [`crate::gather_scale`].
 pub fn gather_scale(scores: &mut [f32], entries: &[u32], factor: &[f32]) {
     for (score, &entry) in scores.iter_mut().zip(entries) {
@@ -115,9 +129,8 @@ pub fn gemm<A: Element, B: Element>(
         let out = &mut c[i * c_stride..][..n];
         for p in 0..k {
             let x = a.data[i * a.row_stride + p * a.column_stride].to_f32();
-            let row = &b.data[p * b.row_stride..][..n];
-            for (out, y) in out.iter_mut().zip(row) {
-                *out += x * y.to_f32();
+            for (j, out) in out.iter_mut().enumerate() {
+                *out += x * b.data[p * b.row_stride + j * b.column_stride].to_f32();
             }
         }
     }
@@ -133,7 +146,14 @@ pub fn transpose_rows<T: Element>(rows: &[&[T]; LANES], dim: usize, out: &mut [f
 }
 
 /// See [`crate::dwta_codes`].
-pub fn dwta_codes(transposed: &[f32], dims: &[u32], bin: usize, k: usize, shift: u32, out: &mut [u32]) {
+pub fn dwta_codes(
+    transposed: &[f32],
+    dims: &[u32],
+    bin: usize,
+    k: usize,
+    shift: u32,
+    out: &mut [u32],
+) {
     for (t, codes) in out.chunks_exact_mut(LANES).enumerate() {
         codes.fill(0);
         for function in 0..k {

@@ -1,0 +1,371 @@
+//! Kernels against their scalar twins, on one core: nanoseconds for each item,
+//! at every level of instructions.
+//!
+//! The model of the data is one batch of the amazon-670k shape: 1,024
+//! embeddings of 128 floats (512 KiB, so in L2, not in L1), lists of 48
+//! examples a class drawn at random, class rows walked in order. `sum_rows` and
+//! `adam_row` also run on rows drawn at random from 256 MiB, which no L2 holds.
+//! Each number is the fastest of 9 timings of at least 10 ms.
+//!
+//! `cargo bench -p lookalike-kernels [-- NAME]` runs those whose name contains
+//! NAME.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use lookalike_kernels::measure::{FLOPS_PER_ITERATION, fma_burst, read_sum};
+use lookalike_kernels::*;
+
+const DIM: usize = 128;
+const EXAMPLES: usize = 1024;
+const LIST: usize = 48;
+const STEP: AdamStep = AdamStep {
+    rate: 1e-3,
+    beta1: 0.9,
+    beta2: 0.999,
+    epsilon: 1e-8,
+};
+
+/// Seconds one call takes, the fastest of nine timings.
+fn seconds(mut call: impl FnMut()) -> f64 {
+    let mut calls = 1;
+    let mut best = f64::INFINITY;
+    let mut timings = 0;
+    while timings < 9 {
+        let start = Instant::now();
+        for _ in 0..calls {
+            call();
+        }
+        let taken = start.elapsed().as_secs_f64();
+        if taken < 0.01 {
+            calls *= 2;
+            continue;
+        }
+        best = best.min(taken / f64::from(calls));
+        timings += 1;
+    }
+    best
+}
+
+struct Table {
+    filter: String,
+}
+
+impl Table {
+    /// Prints a line: the twin (no level) and every level, in ns an item.
+    fn row(&self, name: &str, items: usize, mut run: impl FnMut(Option<Cpu>)) {
+        if !name.contains(&self.filter) {
+            return;
+        }
+        print!("{name:<28}");
+        let mut levels = vec![None];
+        levels.extend(Cpu::available().into_iter().map(Some));
+        for level in levels {
+            let ns = seconds(|| run(level)) * 1e9 / items as f64;
+            print!("{ns:>12.2}");
+        }
+        println!();
+    }
+}
+
+fn random(seed: &mut u64) -> u32 {
+    *seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+    (*seed >> 33) as u32
+}
+
+fn numbers<T: Element>(len: usize) -> Vec<T> {
+    let mut seed = len as u64;
+    (0..len)
+        .map(|_| T::from_f32(random(&mut seed) as f32 / (1u32 << 30) as f32 - 1.0))
+        .collect()
+}
+
+fn list(len: usize, below: usize) -> Vec<u32> {
+    let mut seed = 7;
+    (0..len).map(|_| random(&mut seed) % below as u32).collect()
+}
+
+fn main() {
+    let filter = std::env::args().skip(1).find(|a| !a.starts_with('-'));
+    let table = Table {
+        filter: filter.unwrap_or_default(),
+    };
+    print!("{:<28}{:>12}", "ns an item", "twin");
+    for cpu in Cpu::available() {
+        print!("{:>12}", cpu.name());
+    }
+    println!();
+    pairs::<f32>(&table);
+    pairs::<bf16>(&table);
+    far_rows::<f32>(&table);
+    far_rows::<bf16>(&table);
+    hashes(&table);
+    softmax(&table);
+    products(&table);
+}
+
+fn pairs<T: Element>(table: &Table) {
+    const CLASSES: usize = 256;
+    let classes: Vec<T> = numbers(CLASSES * DIM);
+    let rows: Vec<f32> = numbers(EXAMPLES * DIM);
+    let mut d_rows = vec![0.0; EXAMPLES * DIM];
+    let entries: Vec<u32> = list(CLASSES * LIST, EXAMPLES)
+        .iter()
+        .map(|e| e << FLAG_BITS)
+        .collect();
+    let g: Vec<f32> = numbers::<f32>(LIST).iter().map(|x| x * 1e-6).collect();
+    let mut out = vec![0.0; LIST];
+    let mut grad = vec![0.0; DIM];
+    for len in [6, LIST] {
+        let lists = || {
+            classes
+                .chunks_exact(DIM)
+                .zip(entries.chunks_exact(LIST))
+                .map(|(c, e)| (c, &e[..len]))
+        };
+        table.row(
+            &format!("gather_dot {} x{len}", T::NAME),
+            CLASSES * len,
+            |cpu| {
+                for (class, entries) in lists() {
+                    match cpu {
+                        Some(cpu) => gather_dot(cpu, class, &rows, entries, &mut out[..len]),
+                        None => reference::gather_dot(class, &rows, entries, &mut out[..len]),
+                    }
+                }
+                black_box(&mut out);
+            },
+        );
+        table.row(
+            &format!("backward_row {} x{len}", T::NAME),
+            CLASSES * len,
+            |cpu| {
+                for (class, entries) in lists() {
+                    let g = &g[..len];
+                    match cpu {
+                        Some(cpu) => {
+                            backward_row(cpu, class, &rows, &mut d_rows, entries, g, &mut grad)
+                        }
+                        None => reference::backward_row(
+                            class,
+                            &rows,
+                            &mut d_rows,
+                            entries,
+                            g,
+                            &mut grad,
+                        ),
+                    }
+                }
+                black_box(&mut grad);
+            },
+        );
+    }
+    let mut state = [
+        classes.clone(),
+        vec![T::from_f32(0.0); CLASSES * DIM],
+        vec![T::from_f32(0.0); CLASSES * DIM],
+    ];
+    let grads: Vec<f32> = numbers(DIM);
+    table.row(&format!("adam_row {} near", T::NAME), CLASSES, |cpu| {
+        for i in 0..CLASSES {
+            let [w, m, v] = state.each_mut().map(|x| &mut x[i * DIM..][..DIM]);
+            match cpu {
+                Some(cpu) => adam_row(cpu, &STEP, &grads, w, m, v, i as u64),
+                None => reference::adam_row(&STEP, &grads, w, m, v, i as u64),
+            }
+        }
+    });
+}
+
+fn far_rows<T: Element>(table: &Table) {
+    let count = (256 << 20) / size_of::<T>() / DIM;
+    let rows = numbers::<T>(1 << 16).repeat((count * DIM) >> 16);
+    let ids = list(1 << 14, count);
+    let weights: Vec<f32> = numbers(64);
+    let mut out = vec![0.0; DIM];
+    table.row(&format!("sum_rows {} far", T::NAME), ids.len(), |cpu| {
+        for ids in ids.chunks_exact(64) {
+            match cpu {
+                Some(cpu) => sum_rows(cpu, &rows, ids, &weights, &mut out),
+                None => reference::sum_rows(&rows, ids, &weights, &mut out),
+            }
+        }
+        black_box(&mut out);
+    });
+    let near: Vec<u32> = ids.iter().map(|id| id % 1024).collect();
+    table.row(&format!("sum_rows {} near", T::NAME), ids.len(), |cpu| {
+        for ids in near.chunks_exact(64) {
+            match cpu {
+                Some(cpu) => sum_rows(cpu, &rows, ids, &weights, &mut out),
+                None => reference::sum_rows(&rows, ids, &weights, &mut out),
+            }
+        }
+        black_box(&mut out);
+    });
+    let mut state = [rows.clone(), rows.clone(), rows];
+    state[2].fill(T::from_f32(0.1));
+    let grads: Vec<f32> = numbers(DIM);
+    let ids: Vec<usize> = list(1 << 14, count)
+        .iter()
+        .map(|&id| id as usize * DIM)
+        .collect();
+    table.row(&format!("adam_row {} far", T::NAME), ids.len(), |cpu| {
+        for (i, &at) in ids.iter().enumerate() {
+            if let Some(&ahead) = ids.get(i + 2) {
+                for rows in &state {
+                    prefetch_row(&rows[ahead..][..DIM]);
+                }
+            }
+            let [w, m, v] = state.each_mut().map(|x| &mut x[at..][..DIM]);
+            match cpu {
+                Some(cpu) => adam_row(cpu, &STEP, &grads, w, m, v, 1),
+                None => reference::adam_row(&STEP, &grads, w, m, v, 1),
+            }
+        }
+    });
+}
+
+/// A code is K = 6 bins of 8 of one vector; 50 tables.
+fn hashes(table: &Table) {
+    let rows: Vec<f32> = numbers(LANES * DIM);
+    let rows: [&[f32]; LANES] = std::array::from_fn(|r| &rows[r * DIM..][..DIM]);
+    let mut transposed = vec![0.0; DIM * LANES];
+    table.row("transpose_rows", LANES, |cpu| match cpu {
+        Some(cpu) => transpose_rows(cpu, &rows, DIM, &mut transposed),
+        None => reference::transpose_rows(&rows, DIM, &mut transposed),
+    });
+    let dims = list(50 * 6 * 8, DIM);
+    let mut codes = vec![0; 50 * LANES];
+    table.row("dwta_codes", codes.len(), |cpu| match cpu {
+        Some(cpu) => dwta_codes(cpu, &transposed, &dims, 8, 6, 3, &mut codes),
+        None => reference::dwta_codes(&transposed, &dims, 8, 6, 3, &mut codes),
+    });
+}
+
+fn softmax(table: &Table) {
+    const LEN: usize = 4096;
+    let entries: Vec<u32> = list(LEN, EXAMPLES).iter().map(|e| e << FLAG_BITS).collect();
+    let scores: Vec<f32> = numbers(LEN);
+    let mut work = scores.clone();
+    let mut max = vec![f32::NEG_INFINITY; EXAMPLES];
+    let mut sum = vec![0.0; EXAMPLES];
+    table.row("scatter_max", LEN, |cpu| match cpu {
+        Some(cpu) => scatter_max(cpu, &scores, &entries, &mut max),
+        None => reference::scatter_max(&scores, &entries, &mut max),
+    });
+    max.fill(1.0);
+    table.row("scatter_exp", LEN, |cpu| {
+        work.copy_from_slice(&scores);
+        match cpu {
+            Some(cpu) => scatter_exp(cpu, &mut work, &entries, &max, &mut sum),
+            None => reference::scatter_exp(&mut work, &entries, &max, &mut sum),
+        }
+    });
+    table.row("gather_scale", LEN, |cpu| match cpu {
+        Some(cpu) => gather_scale(cpu, &mut work, &entries, &max),
+        None => reference::gather_scale(&mut work, &entries, &max),
+    });
+    table.row("exp_sum", LEN, |cpu| {
+        work.copy_from_slice(&scores);
+        black_box(match cpu {
+            Some(cpu) => exp_sum(cpu, &mut work, 1.0),
+            None => reference::exp_sum(&mut work, 1.0),
+        });
+    });
+    let mut found = Vec::with_capacity(LEN);
+    for (name, threshold) in [("indices_above 1%", 0.98), ("indices_above 50%", 0.0)] {
+        table.row(name, LEN, |cpu| {
+            found.clear();
+            match cpu {
+                Some(cpu) => indices_above(cpu, &scores, threshold, &mut found),
+                None => reference::indices_above(&scores, threshold, &mut found),
+            }
+        });
+    }
+}
+
+/// GFLOP/s, of the peak that independent multiply-adds reach, and bandwidth.
+fn products(table: &Table) {
+    if !"gemm".contains(&table.filter) {
+        return;
+    }
+    let far: Vec<f32> = vec![1.0; 64 << 20];
+    for cpu in Cpu::available() {
+        let iterations = 100_000;
+        let peak = (iterations * FLOPS_PER_ITERATION) as f64
+            / seconds(|| {
+                black_box(fma_burst(cpu, black_box(iterations)));
+            })
+            / 1e9;
+        let bandwidth = size_of_val(&far[..]) as f64
+            / seconds(|| {
+                black_box(read_sum(cpu, &far));
+            })
+            / 1e9;
+        println!(
+            "{}: peak {peak:.1} GFLOP/s, reads {bandwidth:.1} GB/s",
+            cpu.name()
+        );
+        for [m, n, k] in [
+            [512, 256, 128],
+            [512, 128, 256],
+            [256, 128, 512],
+            [1000, 1000, 128],
+            [1000, 128, 1000],
+        ] {
+            let turned = |name: &str, a_turned, b_turned| {
+                product::<f32>(
+                    &format!("f32 {name}"),
+                    cpu,
+                    [m, n, k],
+                    a_turned,
+                    b_turned,
+                    peak,
+                );
+                product::<bf16>(
+                    &format!("bf16 {name}"),
+                    cpu,
+                    [m, n, k],
+                    a_turned,
+                    b_turned,
+                    peak,
+                );
+            };
+            turned("a b", false, false);
+            turned("aᵀ b", true, false);
+            turned("a bᵀ", false, true);
+        }
+    }
+}
+
+fn product<A: Element>(
+    name: &str,
+    cpu: Cpu,
+    [m, n, k]: [usize; 3],
+    a_turned: bool,
+    b_turned: bool,
+    peak: f64,
+) {
+    let a: Vec<A> = numbers(m * k);
+    let b: Vec<f32> = numbers(k * n);
+    let mut c = vec![0.0; m * n];
+    let strides =
+        |rows: usize, columns: usize, turned| if turned { (1, rows) } else { (columns, 1) };
+    let (row_stride, column_stride) = strides(m, k, a_turned);
+    let a = Strided {
+        data: &a,
+        row_stride,
+        column_stride,
+    };
+    let (row_stride, column_stride) = strides(k, n, b_turned);
+    let b = Strided {
+        data: &b,
+        row_stride,
+        column_stride,
+    };
+    let rate = (2 * m * n * k) as f64 / seconds(|| gemm(cpu, m, n, k, a, b, &mut c, n)) / 1e9;
+    println!(
+        "  gemm {name:<10} {m:>5} {n:>5} {k:>5}{rate:>10.1} GFLOP/s{:>6.0}%",
+        100.0 * rate / peak
+    );
+}

@@ -1,0 +1,307 @@
+//! A row against many rows: scores, gradients, updates and weighted sums.
+//!
+//! All of them cost O(rows × stride) and touch each row once. What bounds them
+//! is the way of the data, not arithmetic: 128 floats are 8 fused
+//! multiply-adds, done in 4 cycles, and 8 cache lines, which take 10 or more to
+//! come from L2. So the row that stays is held in registers, and rows that come
+//! from far away are asked for ahead.
+
+use crate::reference::NOISE_MULTIPLIERS;
+use crate::simd::{Simd, load, prefetch, store_stochastic, vectors, vectors_mut};
+use crate::{AdamStep, Element, FLAG_BITS, LANES};
+
+/// The usual row, 128 floats: kernels are compiled specially for it.
+const USUAL_VECTORS: usize = 8;
+
+/// Rows that [`sum_rows`] asks for before they are needed: enough to cover the
+/// latency of memory, few enough to stay in L1.
+const ROWS_AHEAD: usize = 6;
+
+/// Runs a body for blocks of columns that together are `$count` vectors, the
+/// block's width a constant: so wide that two blocks fit the registers, then
+/// what is left over in ever narrower blocks.
+macro_rules! column_blocks {
+    ($simd:ident, $count:expr, |$column:ident, $WIDTH:ident| $body:block) => {{
+        let count = $count;
+        let mut $column = 0;
+        column_blocks!(@width 8, $simd, count, $column, $WIDTH, $body);
+        column_blocks!(@width 4, $simd, count, $column, $WIDTH, $body);
+        column_blocks!(@width 2, $simd, count, $column, $WIDTH, $body);
+        column_blocks!(@width 1, $simd, count, $column, $WIDTH, $body);
+    }};
+    (@width $width:literal, $simd:ident, $count:ident, $column:ident, $WIDTH:ident, $body:block) => {
+        if $simd::REGISTERS >= 2 * $width {
+            const $WIDTH: usize = $width;
+            while $count - $column >= $WIDTH {
+                $body
+                $column += $WIDTH;
+            }
+        }
+    };
+}
+
+#[inline(always)]
+pub(crate) fn example(entry: u32) -> usize {
+    (entry >> FLAG_BITS) as usize
+}
+
+#[inline(always)]
+pub(crate) fn gather_dot<S: Simd, T: Element>(
+    simd: S,
+    row: &[T],
+    rows: &[f32],
+    entries: &[u32],
+    out: &mut [f32],
+) {
+    assert_eq!(entries.len(), out.len(), "one output for each entry");
+    let row = vectors(row);
+    let (rows, _) = rows.as_chunks();
+    if row.len() == USUAL_VECTORS {
+        // With the length known, the loops unroll and the row stays in registers.
+        gather_dot_of(simd, &row[..USUAL_VECTORS], rows, entries, out);
+    } else {
+        gather_dot_of(simd, row, rows, entries, out);
+    }
+}
+
+#[inline(always)]
+fn gather_dot_of<S: Simd, T: Element>(
+    simd: S,
+    row: &[[T; LANES]],
+    rows: &[[f32; LANES]],
+    entries: &[u32],
+    out: &mut [f32],
+) {
+    let stride = row.len();
+    // Four at once: independent sums hide the latency of the additions, and the
+    // sums over lanes share their shuffles.
+    let (fours, rest) = entries.as_chunks::<4>();
+    let (out_fours, out_rest) = out.as_chunks_mut::<4>();
+    for (entries, out) in fours.iter().zip(out_fours) {
+        let mut others = [&rows[..0]; 4];
+        for (other, &entry) in others.iter_mut().zip(entries) {
+            *other = &rows[example(entry) * stride..][..stride];
+        }
+        *out = simd.reduce_sum_4(dots(simd, row, others));
+    }
+    for (&entry, out) in rest.iter().zip(out_rest) {
+        let other = &rows[example(entry) * stride..][..stride];
+        *out = simd.reduce_sum(dots(simd, row, [other])[0]);
+    }
+}
+
+/// The dot products of `row` with each of the others, lanes not yet added up.
+#[inline(always)]
+fn dots<S: Simd, T: Element, const N: usize>(
+    simd: S,
+    row: &[[T; LANES]],
+    others: [&[[f32; LANES]]; N],
+) -> [S::Floats; N] {
+    let mut sums = [simd.zero(); N];
+    for (i, vector) in row.iter().enumerate() {
+        let vector = load(simd, vector);
+        for n in 0..N {
+            sums[n] = simd.mul_add(vector, simd.load(&others[n][i]), sums[n]);
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+pub(crate) fn backward_row<S: Simd, T: Element>(
+    simd: S,
+    row: &[T],
+    rows: &[f32],
+    d_rows: &mut [f32],
+    entries: &[u32],
+    g: &[f32],
+    grad: &mut [f32],
+) {
+    assert_eq!(entries.len(), g.len(), "one gradient for each entry");
+    assert_eq!(row.len(), grad.len(), "the gradient has the row's length");
+    let row = vectors(row);
+    let grad = vectors_mut(grad);
+    let (rows, _) = rows.as_chunks();
+    let (d_rows, _) = d_rows.as_chunks_mut();
+    column_blocks!(S, row.len(), |column, WIDTH| {
+        backward_columns::<S, T, WIDTH>(simd, column, row, rows, d_rows, entries, g, grad);
+    });
+}
+
+/// [`backward_row`] in `WIDTH` vectors of columns: the row's and the gradient's
+/// stay in registers.
+#[inline(always)]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the operands of backward_row, and where"
+)]
+fn backward_columns<S: Simd, T: Element, const WIDTH: usize>(
+    simd: S,
+    column: usize,
+    row: &[[T; LANES]],
+    rows: &[[f32; LANES]],
+    d_rows: &mut [[f32; LANES]],
+    entries: &[u32],
+    g: &[f32],
+    grad: &mut [[f32; LANES]],
+) {
+    let stride = row.len();
+    let mut weights = [simd.zero(); WIDTH];
+    for (i, weight) in weights.iter_mut().enumerate() {
+        *weight = load(simd, &row[column + i]);
+    }
+    let mut sums = [simd.zero(); WIDTH];
+    for (&entry, &g) in entries.iter().zip(g) {
+        let at = example(entry) * stride + column;
+        let x = &rows[at..][..WIDTH];
+        let d = &mut d_rows[at..][..WIDTH];
+        let g = simd.splat(g);
+        for i in 0..WIDTH {
+            sums[i] = simd.mul_add(g, simd.load(&x[i]), sums[i]);
+            simd.store(simd.mul_add(g, weights[i], simd.load(&d[i])), &mut d[i]);
+        }
+    }
+    for (i, &sum) in sums.iter().enumerate() {
+        simd.store(sum, &mut grad[column + i]);
+    }
+}
+
+#[inline(always)]
+pub(crate) fn sum_rows<S: Simd, T: Element>(
+    simd: S,
+    rows: &[T],
+    ids: &[u32],
+    weights: &[f32],
+    out: &mut [f32],
+) {
+    assert_eq!(ids.len(), weights.len(), "one weight for each row");
+    let (rows, _) = rows.as_chunks();
+    let out = vectors_mut(out);
+    column_blocks!(S, out.len(), |column, WIDTH| {
+        sum_columns::<S, T, WIDTH>(simd, column, rows, ids, weights, out);
+    });
+}
+
+/// [`sum_rows`] in `WIDTH` vectors of columns, held in registers.
+#[inline(always)]
+fn sum_columns<S: Simd, T: Element, const WIDTH: usize>(
+    simd: S,
+    column: usize,
+    rows: &[[T; LANES]],
+    ids: &[u32],
+    weights: &[f32],
+    out: &mut [[f32; LANES]],
+) {
+    let stride = out.len();
+    let mut sums = [simd.zero(); WIDTH];
+    for (i, sum) in sums.iter_mut().enumerate() {
+        *sum = simd.load(&out[column + i]);
+    }
+    for (n, (&id, &weight)) in ids.iter().zip(weights).enumerate() {
+        if let Some(&ahead) = ids.get(n + ROWS_AHEAD) {
+            prefetch_columns::<T, WIDTH>(rows, (ahead as usize).wrapping_mul(stride) + column);
+        }
+        let row = &rows[id as usize * stride + column..][..WIDTH];
+        let weight = simd.splat(weight);
+        for i in 0..WIDTH {
+            sums[i] = simd.mul_add(weight, load(simd, &row[i]), sums[i]);
+        }
+    }
+    for (i, &sum) in sums.iter().enumerate() {
+        simd.store(sum, &mut out[column + i]);
+    }
+}
+
+/// Asks for `WIDTH` vectors from `at` on: a cache line is 16 floats, or twice
+/// as many bf16.
+#[inline(always)]
+fn prefetch_columns<T: Element, const WIDTH: usize>(rows: &[[T; LANES]], at: usize) {
+    let step = if T::IS_F32 { 1 } else { 2 };
+    let mut i = 0;
+    while i < WIDTH {
+        prefetch(rows, at.wrapping_add(i));
+        i += step;
+    }
+}
+
+#[inline(always)]
+pub(crate) fn adam_row<S: Simd, T: Element>(
+    simd: S,
+    step: &AdamStep,
+    grad: &[f32],
+    w: &mut [T],
+    m: &mut [T],
+    v: &mut [T],
+    noise: u64,
+) {
+    let len = grad.len();
+    assert_eq!(w.len(), len, "weights have the gradient's length");
+    assert_eq!(m.len(), len, "first moments have the gradient's length");
+    assert_eq!(v.len(), len, "second moments have the gradient's length");
+    let grad = vectors(grad);
+    let (w, m, v) = (vectors_mut(w), vectors_mut(m), vectors_mut(v));
+
+    let [beta1, beta2] = [simd.splat(step.beta1), simd.splat(step.beta2)];
+    let [rest1, rest2] = [simd.splat(1.0 - step.beta1), simd.splat(1.0 - step.beta2)];
+    let [rate, epsilon] = [simd.splat(step.rate), simd.splat(step.epsilon)];
+    let mut noise = Noise::new(simd, noise);
+    for i in 0..grad.len() {
+        let g = simd.load(&grad[i]);
+        let first = simd.mul_add(beta1, load(simd, &m[i]), simd.mul(rest1, g));
+        let squared = simd.mul(simd.mul(rest2, g), g);
+        let second = simd.mul_add(beta2, load(simd, &v[i]), squared);
+        let root = simd.add(simd.sqrt(second), epsilon);
+        let change = simd.div(simd.mul(rate, first), root);
+        let new = simd.sub(load(simd, &w[i]), change);
+
+        let bits = if T::IS_F32 {
+            simd.splat_ints(0)
+        } else {
+            noise.next()
+        };
+        store_stochastic(simd, first, bits, &mut m[i]);
+        store_stochastic(simd, second, rotate_16(simd, bits, 5), &mut v[i]);
+        store_stochastic(simd, new, rotate_16(simd, bits, 10), &mut w[i]);
+    }
+}
+
+/// [`reference::noise_bits`](crate::reference::noise_bits), a vector at a time.
+struct Noise<S: Simd> {
+    simd: S,
+    place: S::Ints,
+}
+
+impl<S: Simd> Noise<S> {
+    #[inline(always)]
+    fn new(simd: S, noise: u64) -> Self {
+        let mut places = [0; LANES];
+        for (i, place) in places.iter_mut().enumerate() {
+            *place = (noise as u32 ^ (noise >> 32) as u32)
+                .wrapping_add((i as u32).wrapping_mul(NOISE_MULTIPLIERS[0]));
+        }
+        let place = simd.load_ints(&places);
+        Self { simd, place }
+    }
+
+    #[inline(always)]
+    fn next(&mut self) -> S::Ints {
+        let Self { simd, place: x } = *self;
+        let step = NOISE_MULTIPLIERS[0].wrapping_mul(LANES as u32);
+        self.place = simd.add_ints(x, simd.splat_ints(step));
+        let x = simd.xor(x, simd.shift_right(x, 16));
+        let x = simd.mul_ints(x, simd.splat_ints(NOISE_MULTIPLIERS[1]));
+        let x = simd.xor(x, simd.shift_right(x, 15));
+        let x = simd.mul_ints(x, simd.splat_ints(NOISE_MULTIPLIERS[2]));
+        simd.shift_right(x, 16)
+    }
+}
+
+/// Rotates the low 16 bits of every lane left.
+#[inline(always)]
+fn rotate_16<S: Simd>(simd: S, bits: S::Ints, count: u32) -> S::Ints {
+    let rotated = simd.or(
+        simd.shift_left(bits, count),
+        simd.shift_right(bits, 16 - count),
+    );
+    simd.and(rotated, simd.splat_ints(0xFFFF))
+}

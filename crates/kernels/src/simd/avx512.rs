@@ -1,0 +1,261 @@
+//! AVX-512 (F, BW, DQ and VL): one register is one vector.
+
+use std::arch::x86_64::*;
+
+use super::Simd;
+use crate::{LANES, bf16};
+
+/// The token of AVX-512.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx512(());
+
+impl Avx512 {
+    /// Safe exactly where the instructions are.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+    pub(crate) fn new() -> Self {
+        Self(())
+    }
+}
+
+/// Calls an intrinsic that touches no memory but through array references.
+macro_rules! avx512 {
+    ($call:expr) => {
+        // SAFETY: holding the token proves that the CPU has the instruction;
+        // pointers come from references to arrays of the size accessed, and the
+        // instructions used need no alignment.
+        unsafe { $call }
+    };
+}
+
+impl Simd for Avx512 {
+    type Floats = __m512;
+    type Ints = __m512i;
+    type Mask = __mmask16;
+
+    const REGISTERS: usize = 32;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> __m512 {
+        avx512!(_mm512_set1_ps(x))
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> __m512 {
+        avx512!(_mm512_loadu_ps(from.as_ptr()))
+    }
+    #[inline(always)]
+    fn load_bf16(self, from: &[bf16; LANES]) -> __m512 {
+        avx512!({
+            let halves = _mm256_loadu_si256(from.as_ptr().cast());
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(halves)))
+        })
+    }
+    #[inline(always)]
+    fn store(self, x: __m512, to: &mut [f32; LANES]) {
+        avx512!(_mm512_storeu_ps(to.as_mut_ptr(), x))
+    }
+
+    #[inline(always)]
+    fn add(self, a: __m512, b: __m512) -> __m512 {
+        avx512!(_mm512_add_ps(a, b))
+    }
+    #[inline(always)]
+    fn sub(self, a: __m512, b: __m512) -> __m512 {
+        avx512!(_mm512_sub_ps(a, b))
+    }
+    #[inline(always)]
+    fn mul(self, a: __m512, b: __m512) -> __m512 {
+        avx512!(_mm512_mul_ps(a, b))
+    }
+    #[inline(always)]
+    fn div(self, a: __m512, b: __m512) -> __m512 {
+        avx512!(_mm512_div_ps(a, b))
+    }
+    #[inline(always)]
+    fn sqrt(self, a: __m512) -> __m512 {
+        avx512!(_mm512_sqrt_ps(a))
+    }
+    #[inline(always)]
+    fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        avx512!(_mm512_fmadd_ps(a, b, c))
+    }
+    #[inline(always)]
+    fn max(self, a: __m512, b: __m512) -> __m512 {
+        avx512!(_mm512_max_ps(a, b))
+    }
+    #[inline(always)]
+    fn min(self, a: __m512, b: __m512) -> __m512 {
+        avx512!(_mm512_min_ps(a, b))
+    }
+
+    #[inline(always)]
+    fn greater(self, a: __m512, b: __m512) -> __mmask16 {
+        avx512!(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b))
+    }
+    #[inline(always)]
+    fn select(self, mask: __mmask16, a: __m512, b: __m512) -> __m512 {
+        avx512!(_mm512_mask_blend_ps(mask, b, a))
+    }
+    #[inline(always)]
+    fn select_ints(self, mask: __mmask16, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_mask_blend_epi32(mask, b, a))
+    }
+    #[inline(always)]
+    fn mask_bits(self, mask: __mmask16) -> u16 {
+        mask
+    }
+
+    #[inline(always)]
+    fn splat_ints(self, x: u32) -> __m512i {
+        avx512!(_mm512_set1_epi32(x as i32))
+    }
+    #[inline(always)]
+    fn load_ints(self, from: &[u32; LANES]) -> __m512i {
+        avx512!(_mm512_loadu_si512(from.as_ptr().cast()))
+    }
+    #[inline(always)]
+    fn store_ints(self, x: __m512i, to: &mut [u32; LANES]) {
+        avx512!(_mm512_storeu_si512(to.as_mut_ptr().cast(), x))
+    }
+    #[inline(always)]
+    fn add_ints(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_add_epi32(a, b))
+    }
+    #[inline(always)]
+    fn mul_ints(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_mullo_epi32(a, b))
+    }
+    #[inline(always)]
+    fn and(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_and_si512(a, b))
+    }
+    #[inline(always)]
+    fn or(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_or_si512(a, b))
+    }
+    #[inline(always)]
+    fn xor(self, a: __m512i, b: __m512i) -> __m512i {
+        avx512!(_mm512_xor_si512(a, b))
+    }
+    #[inline(always)]
+    fn shift_left(self, a: __m512i, count: u32) -> __m512i {
+        avx512!(_mm512_sll_epi32(a, _mm_cvtsi32_si128(count as i32)))
+    }
+    #[inline(always)]
+    fn shift_right(self, a: __m512i, count: u32) -> __m512i {
+        avx512!(_mm512_srl_epi32(a, _mm_cvtsi32_si128(count as i32)))
+    }
+    #[inline(always)]
+    fn equal_ints(self, a: __m512i, b: __m512i) -> __mmask16 {
+        avx512!(_mm512_cmpeq_epi32_mask(a, b))
+    }
+    #[inline(always)]
+    fn store_u16(self, x: __m512i, to: &mut [u16; LANES]) {
+        avx512!(_mm256_storeu_si256(
+            to.as_mut_ptr().cast(),
+            _mm512_cvtepi32_epi16(x)
+        ))
+    }
+
+    #[inline(always)]
+    fn floats_to_bits(self, x: __m512) -> __m512i {
+        avx512!(_mm512_castps_si512(x))
+    }
+    #[inline(always)]
+    fn bits_to_floats(self, x: __m512i) -> __m512 {
+        avx512!(_mm512_castsi512_ps(x))
+    }
+    #[inline(always)]
+    fn round_to_ints(self, x: __m512) -> __m512i {
+        avx512!(_mm512_cvtps_epi32(x))
+    }
+    #[inline(always)]
+    fn ints_to_floats(self, x: __m512i) -> __m512 {
+        avx512!(_mm512_cvtepi32_ps(x))
+    }
+
+    #[inline(always)]
+    fn gather(self, table: &[f32], index: __m512i) -> __m512 {
+        let len = self.splat_ints(table.len().min(1 << 31) as u32);
+        let inside = avx512!(_mm512_cmplt_epu32_mask(index, len));
+        assert!(inside == 0xFFFF, "index outside a table of {}", table.len());
+        // SAFETY: the token proves the instruction, and every index was just
+        // found to lie inside the table.
+        unsafe { _mm512_i32gather_ps::<4>(index, table.as_ptr()) }
+    }
+    #[inline(always)]
+    fn compress(self, x: __m512i, mask: __mmask16) -> ([u32; LANES], usize) {
+        let mut out = [0; LANES];
+        // The form that writes memory itself is slow on some CPUs.
+        self.store_ints(avx512!(_mm512_maskz_compress_epi32(mask, x)), &mut out);
+        (out, mask.count_ones() as usize)
+    }
+
+    #[inline(always)]
+    fn reduce_sum(self, x: __m512) -> f32 {
+        avx512!({
+            let x = _mm256_add_ps(_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x));
+            super::avx2::reduce_sum_8(x)
+        })
+    }
+    #[inline(always)]
+    fn reduce_sum_4(self, [a, b, c, d]: [__m512; 4]) -> [f32; 4] {
+        avx512!({
+            // Each addition folds two vectors into one that holds both halves'
+            // sums: [a a | b b], then quarters [a | b | c | d].
+            let ab = _mm512_add_ps(
+                _mm512_mask_blend_ps(0xFF00, a, b),
+                _mm512_shuffle_f32x4::<0b01_00_11_10>(a, b),
+            );
+            let cd = _mm512_add_ps(
+                _mm512_mask_blend_ps(0xFF00, c, d),
+                _mm512_shuffle_f32x4::<0b01_00_11_10>(c, d),
+            );
+            let abcd = _mm512_add_ps(
+                _mm512_shuffle_f32x4::<0b10_00_10_00>(ab, cd),
+                _mm512_shuffle_f32x4::<0b11_01_11_01>(ab, cd),
+            );
+            let abcd = _mm512_add_ps(abcd, _mm512_permute_ps::<0b01_00_11_10>(abcd));
+            let abcd = _mm512_add_ps(abcd, _mm512_permute_ps::<0b10_11_00_01>(abcd));
+            let quarters = _mm512_setr_epi32(0, 4, 8, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+            let sums = _mm512_castps512_ps128(_mm512_permutexvar_ps(quarters, abcd));
+            let mut out = [0.0; 4];
+            _mm_storeu_ps(out.as_mut_ptr(), sums);
+            out
+        })
+    }
+
+    #[inline(always)]
+    fn transpose(self, x: [__m512; LANES]) -> [__m512; LANES] {
+        // Four rounds, each exchanging blocks of 1, 2, 4 and 8 lanes.
+        avx512!({
+            let mut a = x;
+            for i in 0..8 {
+                a[2 * i] = _mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]);
+                a[2 * i + 1] = _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]);
+            }
+            let mut b = a;
+            for i in 0..4 {
+                for (half, at) in [(0, 0), (1, 2)] {
+                    let low = _mm512_castps_pd(a[4 * i + half]);
+                    let high = _mm512_castps_pd(a[4 * i + half + 2]);
+                    b[4 * i + at] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+                    b[4 * i + at + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+                }
+            }
+            let mut c = b;
+            for i in 0..4 {
+                for (low, at) in [(0, 0), (8, 8)] {
+                    c[at + i] = _mm512_shuffle_f32x4::<0x88>(b[low + i], b[low + i + 4]);
+                    c[at + i + 4] = _mm512_shuffle_f32x4::<0xDD>(b[low + i], b[low + i + 4]);
+                }
+            }
+            let mut out = c;
+            for i in 0..8 {
+                out[i] = _mm512_shuffle_f32x4::<0x88>(c[i], c[i + 8]);
+                out[i + 8] = _mm512_shuffle_f32x4::<0xDD>(c[i], c[i + 8]);
+            }
+            out
+        })
+    }
+}

@@ -1,0 +1,227 @@
+//! Sixteen floats at a time: the one vocabulary all kernels are written in.
+//!
+//! A kernel is written once, generic over [`Simd`], as an `#[inline(always)]`
+//! function; [`dispatch!`] compiles it for every level of instructions and
+//! chooses among them by the caller's [`Cpu`](crate::Cpu). A type that
+//! implements [`Simd`] is a *token*: it has no size, only `unsafe` code makes
+//! one, and whoever holds one may therefore use its instructions safely.
+//!
+//! All levels see vectors of [`LANES`] floats and add them up in the same
+//! order, so AVX2 and AVX-512 give the same bits; portable code rounds products
+//! before it adds them (a fused multiply-add without hardware is a slow library
+//! call), so it differs in the last digits.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+pub(crate) mod portable;
+
+use crate::{Element, LANES, bf16};
+
+/// Operations on vectors of [`LANES`] floats or integers.
+///
+/// Law: every method works lane by lane unless it says otherwise, and a result
+/// depends on nothing but the arguments. Integers wrap around.
+pub(crate) trait Simd: Copy {
+    /// [`LANES`] floats.
+    type Floats: Copy;
+    /// [`LANES`] unsigned integers.
+    type Ints: Copy;
+    /// [`LANES`] truth values.
+    type Mask: Copy;
+
+    /// How many vectors fit the registers: tiles and blocks are sized by it.
+    const REGISTERS: usize;
+
+    fn splat(self, x: f32) -> Self::Floats;
+    fn load(self, from: &[f32; LANES]) -> Self::Floats;
+    fn load_bf16(self, from: &[bf16; LANES]) -> Self::Floats;
+    fn store(self, x: Self::Floats, to: &mut [f32; LANES]);
+
+    fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    fn sub(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    fn sqrt(self, a: Self::Floats) -> Self::Floats;
+    /// `a · b + c`.
+    fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
+    /// `if a > b { a } else { b }`: where one is NaN, `b`.
+    fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `if a < b { a } else { b }`: where one is NaN, `b`.
+    fn min(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+
+    /// `a > b`: false where one is NaN.
+    fn greater(self, a: Self::Floats, b: Self::Floats) -> Self::Mask;
+    /// `if mask { a } else { b }`.
+    fn select(self, mask: Self::Mask, a: Self::Floats, b: Self::Floats) -> Self::Floats;
+    /// `if mask { a } else { b }`.
+    fn select_ints(self, mask: Self::Mask, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// Bit `i` is lane `i`.
+    fn mask_bits(self, mask: Self::Mask) -> u16;
+
+    fn splat_ints(self, x: u32) -> Self::Ints;
+    fn load_ints(self, from: &[u32; LANES]) -> Self::Ints;
+    fn store_ints(self, x: Self::Ints, to: &mut [u32; LANES]);
+    fn add_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    fn mul_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    fn and(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    fn or(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    fn xor(self, a: Self::Ints, b: Self::Ints) -> Self::Ints;
+    /// `count` is below 32.
+    fn shift_left(self, a: Self::Ints, count: u32) -> Self::Ints;
+    /// `count` is below 32; zeroes come in.
+    fn shift_right(self, a: Self::Ints, count: u32) -> Self::Ints;
+    fn equal_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Mask;
+    /// The low 16 bits of every lane; the high bits must be zero.
+    fn store_u16(self, x: Self::Ints, to: &mut [u16; LANES]);
+
+    fn floats_to_bits(self, x: Self::Floats) -> Self::Ints;
+    fn bits_to_floats(self, x: Self::Ints) -> Self::Floats;
+    /// The nearest whole number as a signed integer; undefined beyond `i32`.
+    fn round_to_ints(self, x: Self::Floats) -> Self::Ints;
+    /// The float equal to a signed integer.
+    fn ints_to_floats(self, x: Self::Ints) -> Self::Floats;
+
+    /// `table[index]`. Panics if an index lies outside the table; indices must
+    /// be below 2^31.
+    fn gather(self, table: &[f32], index: Self::Ints) -> Self::Floats;
+    /// The lanes where `mask` holds, moved together, and how many they are.
+    fn compress(self, x: Self::Ints, mask: Self::Mask) -> ([u32; LANES], usize);
+
+    /// The sum of all lanes. Fixed order: lane `i` takes in lane `i + 8`, then
+    /// `i + 4`, `i + 2`, `i + 1`.
+    fn reduce_sum(self, x: Self::Floats) -> f32;
+    /// Four sums in the order of [`Simd::reduce_sum`], in fewer shuffles.
+    fn reduce_sum_4(self, x: [Self::Floats; 4]) -> [f32; 4];
+    /// Lane `i` of vector `j` becomes lane `j` of vector `i`.
+    fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES];
+
+    #[inline(always)]
+    fn zero(self) -> Self::Floats {
+        self.splat(0.0)
+    }
+}
+
+/// Loads either format as floats.
+#[inline(always)]
+pub(crate) fn load<S: Simd, T: Element>(simd: S, from: &[T; LANES]) -> S::Floats {
+    if T::IS_F32 {
+        simd.load(bytemuck::cast_ref(from))
+    } else {
+        simd.load_bf16(bytemuck::cast_ref(from))
+    }
+}
+
+/// Stores in either format; bf16 rounds stochastically, as
+/// [`Element::from_f32_stochastic`] does with 16 bits of `noise` a lane.
+#[inline(always)]
+pub(crate) fn store_stochastic<S: Simd, T: Element>(
+    simd: S,
+    x: S::Floats,
+    noise: S::Ints,
+    to: &mut [T; LANES],
+) {
+    if T::IS_F32 {
+        return simd.store(x, bytemuck::cast_mut(to));
+    }
+    let bits = simd.floats_to_bits(x);
+    let exponent = simd.splat_ints(0x7F80_0000);
+    let not_finite = simd.equal_ints(simd.and(bits, exponent), exponent);
+    // A NaN keeps one of the bits that survive, so that it stays one.
+    let mantissa_is_zero = simd.equal_ints(
+        simd.and(bits, simd.splat_ints(0x007F_FFFF)),
+        simd.splat_ints(0),
+    );
+    let quiet = simd.select_ints(
+        mantissa_is_zero,
+        bits,
+        simd.or(bits, simd.splat_ints(1 << 22)),
+    );
+    let noisy = simd.add_ints(bits, noise);
+    let rounded = simd.shift_right(simd.select_ints(not_finite, quiet, noisy), 16);
+    simd.store_u16(rounded, bytemuck::cast_mut(to));
+}
+
+/// Cuts a row into whole vectors. Panics if it does not consist of them: rows
+/// are padded.
+#[inline(always)]
+pub(crate) fn vectors<T: Element>(row: &[T]) -> &[[T; LANES]] {
+    let (vectors, rest) = row.as_chunks();
+    assert!(
+        rest.is_empty(),
+        "rows must be padded to a multiple of {LANES}"
+    );
+    vectors
+}
+
+/// As [`vectors`].
+#[inline(always)]
+pub(crate) fn vectors_mut<T: Element>(row: &mut [T]) -> &mut [[T; LANES]] {
+    let (vectors, rest) = row.as_chunks_mut();
+    assert!(
+        rest.is_empty(),
+        "rows must be padded to a multiple of {LANES}"
+    );
+    vectors
+}
+
+/// Asks for the cache line at `data[at]` to be brought near. Harmless whatever
+/// `at` is.
+#[inline(always)]
+pub(crate) fn prefetch<T>(data: &[T], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch reads nothing, so that any address will do, and
+        // every x86-64 has it.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(data.as_ptr().wrapping_add(at).cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (data, at);
+}
+
+/// Declares a safe public function that runs a generic kernel on the level of
+/// instructions its `cpu` argument proves.
+///
+/// `pub fn name<T: Element>(argument: Type, …) -> Output = path;` calls
+/// `path(token, argument, …)`.
+macro_rules! dispatch {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident $(<$($generic:ident: $bound:ident),+>)? (
+            $($argument:ident: $type:ty),* $(,)?
+        ) $(-> $output:ty)? = $kernel:path;
+    )*) => {$(
+        $(#[$attribute])*
+        $visibility fn $name $(<$($generic: $bound),+>)? (
+            cpu: $crate::Cpu, $($argument: $type),*
+        ) $(-> $output)? {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx2 $(<$($generic: $bound),+>)? ($($argument: $type),*) $(-> $output)? {
+                $kernel($crate::simd::avx2::Avx2::new(), $($argument),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx512 $(<$($generic: $bound),+>)? ($($argument: $type),*) $(-> $output)? {
+                $kernel($crate::simd::avx512::Avx512::new(), $($argument),*)
+            }
+            match cpu.level() {
+                $crate::cpu::Level::Portable => {
+                    $kernel($crate::simd::portable::Portable, $($argument),*)
+                }
+                // SAFETY: a `Cpu` of this level exists only if detection found
+                // these instructions.
+                #[cfg(target_arch = "x86_64")]
+                $crate::cpu::Level::Avx2 => unsafe { avx2($($argument),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::cpu::Level::Avx512 => unsafe { avx512($($argument),*) },
+            }
+        }
+    )*};
+}
+pub(crate) use dispatch;

@@ -1,0 +1,214 @@
+//! Plain arrays and loops, for any machine; the compiler vectorises what it can.
+
+use super::Simd;
+use crate::{LANES, bf16};
+
+/// The token of plain Rust: anyone may hold it.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable;
+
+/// Applies an expression to every lane.
+macro_rules! lanes {
+    (|$i:ident| $value:expr) => {{
+        let mut out = [Default::default(); LANES];
+        let mut $i = 0;
+        while $i < LANES {
+            out[$i] = $value;
+            $i += 1;
+        }
+        out
+    }};
+}
+
+impl Simd for Portable {
+    type Floats = [f32; LANES];
+    type Ints = [u32; LANES];
+    type Mask = [bool; LANES];
+
+    const REGISTERS: usize = 4;
+
+    #[inline(always)]
+    fn splat(self, x: f32) -> Self::Floats {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn load(self, from: &[f32; LANES]) -> Self::Floats {
+        *from
+    }
+    #[inline(always)]
+    fn load_bf16(self, from: &[bf16; LANES]) -> Self::Floats {
+        lanes!(|i| f32::from_bits(u32::from(from[i].to_bits()) << 16))
+    }
+    #[inline(always)]
+    fn store(self, x: Self::Floats, to: &mut [f32; LANES]) {
+        *to = x;
+    }
+
+    #[inline(always)]
+    fn add(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        lanes!(|i| a[i] + b[i])
+    }
+    #[inline(always)]
+    fn sub(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        lanes!(|i| a[i] - b[i])
+    }
+    #[inline(always)]
+    fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        lanes!(|i| a[i] * b[i])
+    }
+    #[inline(always)]
+    fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        lanes!(|i| a[i] / b[i])
+    }
+    #[inline(always)]
+    fn sqrt(self, a: Self::Floats) -> Self::Floats {
+        lanes!(|i| a[i].sqrt())
+    }
+    #[inline(always)]
+    fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats {
+        lanes!(|i| a[i] * b[i] + c[i])
+    }
+    #[inline(always)]
+    fn max(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        lanes!(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn min(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        lanes!(|i| if a[i] < b[i] { a[i] } else { b[i] })
+    }
+
+    #[inline(always)]
+    fn greater(self, a: Self::Floats, b: Self::Floats) -> Self::Mask {
+        lanes!(|i| a[i] > b[i])
+    }
+    #[inline(always)]
+    fn select(self, mask: Self::Mask, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        lanes!(|i| if mask[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn select_ints(self, mask: Self::Mask, a: Self::Ints, b: Self::Ints) -> Self::Ints {
+        lanes!(|i| if mask[i] { a[i] } else { b[i] })
+    }
+    #[inline(always)]
+    fn mask_bits(self, mask: Self::Mask) -> u16 {
+        let mut bits = 0;
+        for (i, lane) in mask.into_iter().enumerate() {
+            bits |= u16::from(lane) << i;
+        }
+        bits
+    }
+
+    #[inline(always)]
+    fn splat_ints(self, x: u32) -> Self::Ints {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn load_ints(self, from: &[u32; LANES]) -> Self::Ints {
+        *from
+    }
+    #[inline(always)]
+    fn store_ints(self, x: Self::Ints, to: &mut [u32; LANES]) {
+        *to = x;
+    }
+    #[inline(always)]
+    fn add_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Ints {
+        lanes!(|i| a[i].wrapping_add(b[i]))
+    }
+    #[inline(always)]
+    fn mul_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Ints {
+        lanes!(|i| a[i].wrapping_mul(b[i]))
+    }
+    #[inline(always)]
+    fn and(self, a: Self::Ints, b: Self::Ints) -> Self::Ints {
+        lanes!(|i| a[i] & b[i])
+    }
+    #[inline(always)]
+    fn or(self, a: Self::Ints, b: Self::Ints) -> Self::Ints {
+        lanes!(|i| a[i] | b[i])
+    }
+    #[inline(always)]
+    fn xor(self, a: Self::Ints, b: Self::Ints) -> Self::Ints {
+        lanes!(|i| a[i] ^ b[i])
+    }
+    #[inline(always)]
+    fn shift_left(self, a: Self::Ints, count: u32) -> Self::Ints {
+        lanes!(|i| a[i].wrapping_shl(count))
+    }
+    #[inline(always)]
+    fn shift_right(self, a: Self::Ints, count: u32) -> Self::Ints {
+        lanes!(|i| a[i].wrapping_shr(count))
+    }
+    #[inline(always)]
+    fn equal_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Mask {
+        lanes!(|i| a[i] == b[i])
+    }
+    #[inline(always)]
+    fn store_u16(self, x: Self::Ints, to: &mut [u16; LANES]) {
+        *to = lanes!(|i| x[i] as u16);
+    }
+
+    #[inline(always)]
+    fn floats_to_bits(self, x: Self::Floats) -> Self::Ints {
+        lanes!(|i| x[i].to_bits())
+    }
+    #[inline(always)]
+    fn bits_to_floats(self, x: Self::Ints) -> Self::Floats {
+        lanes!(|i| f32::from_bits(x[i]))
+    }
+    #[inline(always)]
+    fn round_to_ints(self, x: Self::Floats) -> Self::Ints {
+        // Adding 1.5 · 2^23 leaves no digits after the point: without a
+        // rounding instruction this is much faster than a library call.
+        const SHIFT: f32 = 12_582_912.0;
+        lanes!(|i| (((x[i] + SHIFT) - SHIFT) as i32) as u32)
+    }
+    #[inline(always)]
+    fn ints_to_floats(self, x: Self::Ints) -> Self::Floats {
+        lanes!(|i| x[i] as i32 as f32)
+    }
+
+    #[inline(always)]
+    fn gather(self, table: &[f32], index: Self::Ints) -> Self::Floats {
+        lanes!(|i| table[index[i] as usize])
+    }
+    #[inline(always)]
+    fn compress(self, x: Self::Ints, mask: Self::Mask) -> ([u32; LANES], usize) {
+        let mut out = [0; LANES];
+        let mut count = 0;
+        for i in 0..LANES {
+            // Always written, counted only where it holds: no branch to miss.
+            out[count] = x[i];
+            count += usize::from(mask[i]);
+        }
+        (out, count)
+    }
+
+    #[inline(always)]
+    fn reduce_sum(self, mut x: Self::Floats) -> f32 {
+        for width in [8, 4, 2, 1] {
+            for i in 0..width {
+                x[i] += x[i + width];
+            }
+        }
+        x[0]
+    }
+    #[inline(always)]
+    fn reduce_sum_4(self, x: [Self::Floats; 4]) -> [f32; 4] {
+        [
+            self.reduce_sum(x[0]),
+            self.reduce_sum(x[1]),
+            self.reduce_sum(x[2]),
+            self.reduce_sum(x[3]),
+        ]
+    }
+    #[inline(always)]
+    fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES] {
+        let mut out = x;
+        for i in 0..LANES {
+            for j in 0..LANES {
+                out[i][j] = x[j][i];
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,47 @@
+use lookalike_kernels::{indices_above, measure, reference};
+use proptest::prelude::*;
+
+use crate::{assert_close, levels, numbers};
+
+proptest! {
+    #[test]
+    fn indices_above_is_its_twin(seed: u32, len in 0_usize..300, threshold in -1.1_f32..1.1) {
+        let mut scores: Vec<f32> = numbers(seed.into(), len);
+        if let Some(first) = scores.first_mut() {
+            // Equal is not above.
+            *first = threshold;
+        }
+        let mut expected = vec![9];
+        reference::indices_above(&scores, threshold, &mut expected);
+        for cpu in levels() {
+            let mut out = vec![9];
+            indices_above(cpu, &scores, threshold, &mut out);
+            prop_assert_eq!(&out, &expected, "{}", cpu.name());
+        }
+    }
+
+    #[test]
+    fn read_sum_adds_every_number(seed: u32, len in 0_usize..300) {
+        let data: Vec<f32> = numbers(seed.into(), len);
+        let expected: f32 = data.iter().sum();
+        for cpu in levels() {
+            assert_close(cpu, "sum", &[measure::read_sum(cpu, &data)], &[expected], 1e-4);
+        }
+    }
+}
+
+#[test]
+fn fma_burst_computes_what_it_says() {
+    for cpu in levels() {
+        // Halving and adding one tends to 2 in every lane of every chain.
+        let chains = measure::fma_burst(cpu, 100) / 2.0 / 16.0;
+        assert!(
+            [2.0, 6.0, 12.0].contains(&chains),
+            "{}: {chains}",
+            cpu.name()
+        );
+        // No iteration: the chains start at 0, 1, 2, ….
+        let start = measure::fma_burst(cpu, 0) / 16.0;
+        assert_eq!(start, chains * (chains - 1.0) / 2.0, "{}", cpu.name());
+    }
+}
