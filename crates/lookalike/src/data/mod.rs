@@ -9,9 +9,15 @@ mod examples;
 pub mod law;
 mod numbers;
 pub mod open;
+pub mod packed;
 mod row;
+mod source;
+pub mod write;
 pub mod xc;
 
 pub use error::DataError;
 pub use examples::{Dataset, Examples};
+pub use packed::{Packed, write_packed};
+pub use source::Source;
+pub use write::write_text;
 pub use xc::{ReadOptions, ReadReport};
