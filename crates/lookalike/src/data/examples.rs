@@ -1,5 +1,7 @@
 //! Examples in memory: sparse feature rows with their labels.
 
+use rayon::prelude::*;
+
 /// A borrowed view of examples, whoever owns them: a parsed file, a mapped
 /// file, or arrays of a caller in another language.
 ///
@@ -40,7 +42,10 @@ impl<'a> Examples<'a> {
     /// Ids and values of an example's features.
     pub fn features(&self, example: usize) -> (&'a [u32], &'a [f32]) {
         let range = span(self.feature_offsets, example);
-        (&self.feature_ids[range.clone()], &self.feature_values[range])
+        (
+            &self.feature_ids[range.clone()],
+            &self.feature_values[range],
+        )
     }
 
     /// An example's labels.
@@ -100,6 +105,24 @@ impl Dataset {
         self.label_offsets.push(self.label_ids.len() as u64);
     }
 
+    /// The examples of all parts in order, with the sizes of the largest part.
+    /// Copies in parallel: O(entries) and as much memory again.
+    pub fn concat(parts: &[Dataset]) -> Self {
+        Self {
+            feature_offsets: concat_offsets(parts, |part| &part.feature_offsets),
+            feature_ids: concat_entries(parts, |part| &part.feature_ids),
+            feature_values: concat_entries(parts, |part| &part.feature_values),
+            label_offsets: concat_offsets(parts, |part| &part.label_offsets),
+            label_ids: concat_entries(parts, |part| &part.label_ids),
+            num_features: parts
+                .iter()
+                .map(|part| part.num_features)
+                .max()
+                .unwrap_or(0),
+            num_classes: parts.iter().map(|part| part.num_classes).max().unwrap_or(0),
+        }
+    }
+
     /// A view of all examples.
     pub fn view(&self) -> Examples<'_> {
         Examples {
@@ -112,4 +135,31 @@ impl Dataset {
             num_classes: self.num_classes,
         }
     }
+}
+
+fn concat_entries<T: Copy + Default + Send + Sync>(
+    parts: &[Dataset],
+    pick: impl Fn(&Dataset) -> &Vec<T> + Sync,
+) -> Vec<T> {
+    let mut all = vec![T::default(); parts.iter().map(|part| pick(part).len()).sum()];
+    let mut rest = &mut all[..];
+    let mut slots = Vec::with_capacity(parts.len());
+    for part in parts {
+        let (slot, others) = rest.split_at_mut(pick(part).len());
+        slots.push((slot, pick(part)));
+        rest = others;
+    }
+    slots
+        .into_par_iter()
+        .for_each(|(slot, entries)| slot.copy_from_slice(entries));
+    all
+}
+
+fn concat_offsets(parts: &[Dataset], pick: impl Fn(&Dataset) -> &Vec<u64>) -> Vec<u64> {
+    let mut all = vec![0];
+    for part in parts {
+        let entries_before = all[all.len() - 1];
+        all.extend(pick(part)[1..].iter().map(|offset| entries_before + offset));
+    }
+    all
 }

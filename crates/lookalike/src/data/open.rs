@@ -1,0 +1,282 @@
+//! From a path to bytes: plain files are mapped, pipes and compressed files
+//! are read whole.
+//!
+//! Compression is told by the first bytes, never by the name. Gzip members and
+//! zstd frames may follow one another, as `cat a.gz b.gz` and parallel
+//! compressors leave them.
+
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+
+use lookalike_mapped::MappedFile;
+
+use super::error::{DataError, LINE_BYTES_MAX, Place};
+
+/// The path that means standard input.
+pub const STDIN: &str = "-";
+
+/// What a path held.
+#[derive(Debug)]
+pub struct Input {
+    /// The path as the user wrote it, or `<stdin>`.
+    pub name: String,
+    pub(crate) content: Content,
+}
+
+#[derive(Debug)]
+pub(crate) enum Content {
+    Mapped(MappedFile),
+    Read(Vec<u8>),
+}
+
+impl Input {
+    /// Opens `path`, or standard input for `-`, and decompresses it if need be.
+    pub fn open(path: &Path) -> Result<Self, DataError> {
+        let name = display_name(path);
+        if is_plain_file(path) {
+            let map = MappedFile::open(path).map_err(|source| DataError::Unreadable {
+                file: name.clone(),
+                source,
+            })?;
+            if Compression::of(map.bytes()).is_none() {
+                return Ok(Self {
+                    name,
+                    content: Content::Mapped(map),
+                });
+            }
+        }
+        let bytes = ByteStream::open(path)?.read_to_end()?;
+        Ok(Self {
+            name,
+            content: Content::Read(bytes),
+        })
+    }
+
+    /// The decompressed bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.content {
+            Content::Mapped(map) => map.bytes(),
+            Content::Read(bytes) => bytes,
+        }
+    }
+}
+
+fn display_name(path: &Path) -> String {
+    if path == Path::new(STDIN) {
+        "<stdin>".to_owned()
+    } else {
+        path.display().to_string()
+    }
+}
+
+fn is_plain_file(path: &Path) -> bool {
+    path != Path::new(STDIN) && path.metadata().is_ok_and(|m| m.is_file())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compression {
+    Gzip,
+    Zstd,
+}
+
+impl Compression {
+    fn of(head: &[u8]) -> Option<Self> {
+        match head {
+            [0x1F, 0x8B, ..] => Some(Self::Gzip),
+            // A frame, or a skippable frame as parallel compressors put first.
+            [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+        }
+    }
+}
+
+/// Decompressed bytes, one block after the other.
+pub(crate) struct ByteStream {
+    pub(crate) name: String,
+    compression: Option<Compression>,
+    reader: Box<dyn Read + Send>,
+}
+
+impl ByteStream {
+    pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
+        let name = display_name(path);
+        let unreadable = |source| DataError::Unreadable {
+            file: name.clone(),
+            source,
+        };
+        let mut raw: Box<dyn Read + Send> = if path == Path::new(STDIN) {
+            Box::new(io::stdin())
+        } else {
+            Box::new(File::open(path).map_err(unreadable)?)
+        };
+        // A pipe may give its first bytes one by one, so they are read until
+        // there are four and put back in front.
+        let mut head = Vec::new();
+        raw.by_ref()
+            .take(4)
+            .read_to_end(&mut head)
+            .map_err(unreadable)?;
+        let compression = Compression::of(&head);
+        let raw = Cursor::new(head).chain(raw);
+        let reader: Box<dyn Read + Send> = match compression {
+            None => Box::new(raw),
+            Some(Compression::Gzip) => Box::new(flate2::bufread::MultiGzDecoder::new(
+                io::BufReader::with_capacity(1 << 16, raw),
+            )),
+            Some(Compression::Zstd) => Box::new(zstd::Decoder::new(raw).map_err(unreadable)?),
+        };
+        Ok(Self {
+            name,
+            compression,
+            reader,
+        })
+    }
+
+    /// Fills `block` from the start; fewer bytes than its length only at the
+    /// end. `before` is the text already read, for the place of an error.
+    pub(crate) fn fill(&mut self, block: &mut [u8], before: &[u8]) -> Result<usize, DataError> {
+        let mut filled = 0;
+        while filled < block.len() {
+            match self.reader.read(&mut block[filled..]) {
+                Ok(0) => break,
+                Ok(n) => filled += n,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(source) => return Err(self.failed(source, before, &block[..filled])),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn failed(&self, source: io::Error, before: &[u8], last: &[u8]) -> DataError {
+        match self.compression {
+            None => DataError::Unreadable {
+                file: self.name.clone(),
+                source,
+            },
+            Some(compression) => {
+                let text = [before, last].concat();
+                DataError::Damaged {
+                    place: Place::of(&self.name, &text, text.len()),
+                    format: compression.name(),
+                    source,
+                }
+            }
+        }
+    }
+
+    /// Everything, but of a line that is too long only its beginning: the rest
+    /// could be without end, and the parser refuses the line anyway.
+    fn read_to_end(mut self) -> Result<Vec<u8>, DataError> {
+        let mut block = vec![0; 1 << 20];
+        let mut text = Vec::new();
+        let mut line_start = 0;
+        loop {
+            let filled = self.fill(&mut block, &text)?;
+            if filled == 0 {
+                return Ok(text);
+            }
+            let mut news = &block[..filled];
+            if text.len() - line_start > LINE_BYTES_MAX {
+                match memchr::memchr(b'\n', news) {
+                    Some(end) => news = &news[end..],
+                    None => continue,
+                }
+            }
+            if let Some(end) = memchr::memrchr(b'\n', news) {
+                line_start = text.len() + end + 1;
+            }
+            text.extend_from_slice(news);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn open_bytes(bytes: &[u8]) -> Result<Vec<u8>, DataError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a name that says nothing");
+        std::fs::write(&path, bytes).unwrap();
+        Input::open(&path).map(|input| input.bytes().to_vec())
+    }
+
+    #[test]
+    fn compression_is_told_by_content_and_parts_are_joined() {
+        let skippable = [
+            &[0x50, 0x2A, 0x4D, 0x18, 2, 0, 0, 0, 9, 9][..],
+            &zstd::encode_all(&b"one\n"[..], 1).unwrap(),
+        ]
+        .concat();
+        let two_members = [gzip(b"one\n"), gzip(b"two\n")].concat();
+        let two_frames = [
+            zstd::encode_all(&b"one\n"[..], 1).unwrap(),
+            zstd::encode_all(&b"two\n"[..], 1).unwrap(),
+        ]
+        .concat();
+        assert_eq!(open_bytes(b"one\n").unwrap(), b"one\n");
+        assert_eq!(open_bytes(&two_members).unwrap(), b"one\ntwo\n");
+        assert_eq!(open_bytes(&two_frames).unwrap(), b"one\ntwo\n");
+        assert_eq!(open_bytes(&skippable).unwrap(), b"one\n");
+        assert_eq!(open_bytes(b"").unwrap(), b"");
+    }
+
+    #[test]
+    fn every_cut_of_compressed_data_is_an_error_with_a_place() {
+        let text: Vec<u8> = (0..2000u32)
+            .flat_map(|i| format!("{i} {}:1\n", i * 7919 % 1000).into_bytes())
+            .collect();
+        for (format, whole) in [
+            ("gzip", gzip(&text)),
+            ("zstd", zstd::encode_all(&text[..], 1).unwrap()),
+        ] {
+            for cut in [5, whole.len() / 2, whole.len() - 1] {
+                match open_bytes(&whole[..cut]) {
+                    Err(DataError::Damaged {
+                        format: found,
+                        place,
+                        ..
+                    }) => {
+                        assert_eq!(found, format);
+                        assert!(place.line >= 1 && place.line <= 2001);
+                    }
+                    other => panic!("{format} cut at {cut}: {other:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_missing_file_and_a_folder_are_unreadable() {
+        let folder = tempfile::tempdir().unwrap();
+        for path in [folder.path().to_path_buf(), folder.path().join("absent")] {
+            let error = Input::open(&path).unwrap_err();
+            assert!(matches!(error, DataError::Unreadable { .. }), "{error}");
+            assert!(error.to_string().starts_with(&path.display().to_string()));
+        }
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut_but_the_next_is_kept() {
+        let mut long = vec![b'7'; LINE_BYTES_MAX + (3 << 20)];
+        long.extend_from_slice(b"\n1 2:3\n");
+        let read = open_bytes(&zstd::encode_all(&long[..], 1).unwrap()).unwrap();
+        assert!(read.len() > LINE_BYTES_MAX && read.len() < LINE_BYTES_MAX + (2 << 20));
+        assert!(read.ends_with(b"7\n1 2:3\n"));
+    }
+}
