@@ -105,6 +105,20 @@ impl Model {
         })
     }
 
+    /// A class's name: its own where the model was trained from text, else its number.
+    pub fn class_name(&self, class: u32) -> String {
+        let name = self.text.as_ref().and_then(|text| text.names.name(class));
+        name.map_or_else(|| class.to_string(), str::to_owned)
+    }
+
+    /// The class of a name, or of a number where classes have no names.
+    pub fn class_id(&self, name: &str) -> Option<u32> {
+        match &self.text {
+            Some(text) => text.names.id(name),
+            None => name.parse().ok().filter(|&id: &u32| (id as usize) < self.network.config.num_classes),
+        }
+    }
+
     /// Reads and checks the model in `directory`. `for_training` also reads what
     /// resuming needs.
     pub fn load(directory: &Path, for_training: bool) -> Result<Self, ModelError> {

@@ -128,7 +128,8 @@ macro_rules! list_tensors {
             }
             $rows(&mut list, "output", $($r)+ model.network.output, group);
             if group == Group::Weights {
-                list.push(flat($vector("class_counts".into(), $($r)+ model.class_counts[..], (model.class_counts.len(), 1, 1))));
+                let shape = (model.class_counts.len(), 1, 1);
+                list.push(flat($vector("class_counts".into(), $($r)+ model.class_counts[..], shape)));
             }
             list
         }

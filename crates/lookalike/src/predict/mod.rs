@@ -8,11 +8,13 @@
 
 mod approximate;
 mod best;
+mod evaluate;
 mod exact;
 mod ranking;
 mod running_sum;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};
+pub use evaluate::{Evaluation, Ranker, evaluate};
 pub use exact::{TopKScratch, top_k};
 pub use ranking::{Ranked, TopK};

@@ -7,7 +7,8 @@ use crate::data::Examples;
 use crate::loss::Loss;
 use crate::model::{Activation, Init, NetworkConfig, Normalise, Storage};
 use crate::optim::AdamConfig;
-use crate::sampling::{LshConfig, SamplerKind};
+use crate::hashing::Codes;
+use crate::sampling::{LshConfig, MixedConfig, SamplerError, SamplerKind};
 
 /// How the learning rate moves over a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +39,8 @@ pub struct TrainConfig {
     /// Negatives as a share of all classes (the paper's `S_p`); unset, see
     /// [`TrainConfig::budget_for`].
     pub sparsity: Option<f64>,
-    /// The share of the budget that the mixed sampler draws uniformly.
-    pub uniform_share: f64,
+    /// The mixed sampler.
+    pub mixed: MixedConfig,
     /// Hash tables.
     pub lsh: LshConfig,
     /// Widths of the hidden layers.
@@ -76,7 +77,7 @@ impl Default for TrainConfig {
             log_q: None,
             budget: None,
             sparsity: None,
-            uniform_share: 0.5,
+            mixed: MixedConfig::default(),
             lsh: LshConfig::default(),
             hidden: vec![128],
             activation: Activation::Relu,
@@ -118,9 +119,9 @@ pub enum ConfigError {
         /// What there is.
         known: String,
     },
-    /// Hash tables that cannot be.
+    /// A sampler that cannot be.
     #[error(transparent)]
-    Hash(#[from] crate::hashing::HashError),
+    Sampler(#[from] SamplerError),
 }
 
 /// The presets with one line each.
@@ -135,6 +136,9 @@ pub const PRESETS: [(&str, &str); 5] = [
 impl TrainConfig {
     /// The settings behind a preset's name.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        // The public code's codes overlap; with clean ones its K would mean
+        // something else.
+        let lsh = LshConfig { codes: Codes::Overlapped, ..LshConfig::default() };
         let paper = Self {
             hidden: vec![128],
             activation: Activation::Relu,
@@ -142,13 +146,13 @@ impl TrainConfig {
             lr_schedule: RateSchedule::Constant,
             batch: 256,
             sparsity: Some(0.05),
-            lsh: LshConfig::paper(),
+            lsh: lsh.clone(),
             ..Self::default()
         };
         let with = |batch, k, l, sparsity| Self {
             batch,
             sparsity: Some(sparsity),
-            lsh: LshConfig { k: Some(k), l: Some(l), ..LshConfig::paper() },
+            lsh: LshConfig { k: Some(k), l: Some(l), ..lsh.clone() },
             ..paper.clone()
         };
         match name {
@@ -226,8 +230,6 @@ impl TrainConfig {
         value(self.budget != Some(0), "budget", &0, "at least 1")?;
         let sparsity = self.sparsity.unwrap_or(1.0);
         value(sparsity > 0.0 && sparsity <= 1.0, "sparsity", &sparsity, "above 0 and at most 1")?;
-        let share = self.uniform_share;
-        value((0.0..=1.0).contains(&share), "uniform-share", &share, "from 0 to 1")?;
         for (name, beta) in [("beta1", self.adam.beta1), ("beta2", self.adam.beta2)] {
             value((0.0..1.0).contains(&beta), name, &beta, "at least 0 and below 1")?;
         }

@@ -62,7 +62,7 @@ struct CandidatePairs<'a>(&'a Candidates);
 
 impl Pairs for CandidatePairs<'_> {
     fn num_examples(&self) -> usize {
-        self.0.batch()
+        self.0.len()
     }
 
     fn for_each(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
@@ -90,7 +90,7 @@ impl OutputStep {
         embeddings: RowsView<'_>,
         d_embeddings: &mut [f32],
     ) -> f64 {
-        let batch = candidates.batch();
+        let batch = candidates.len();
         let class_log_q = class_log_q.filter(|_| context.corrects_log_q);
         let entry_bits = usize::BITS - (batch << lookalike_kernels::FLAG_BITS).leading_zeros();
         self.turnaround.turn(&CandidatePairs(candidates), output.len, entry_bits);
@@ -129,7 +129,7 @@ impl OutputStep {
     }
 
     fn prepare_terms(&mut self, candidates: &Candidates, corrects_log_q: bool) {
-        let batch = candidates.batch();
+        let batch = candidates.len();
         grow(&mut self.terms.target, batch);
         grow(&mut self.terms.drawn_log_q, batch);
         grow(&mut self.terms.max, batch);

@@ -11,11 +11,11 @@ use super::output_step::StepContext;
 use super::step::{Proposer, Step};
 use crate::artifact::Model;
 use crate::data::Examples;
-use crate::hashing::RefreshSchedule;
+use crate::hashing::{Incremental, RefreshSchedule};
 use crate::model::Network;
 use crate::optim::Adam;
 use crate::random::{Stream, rng};
-use crate::sampling::{self, SamplerKind, SamplerStats};
+use crate::sampling::{self, SamplerKind, SamplerStats, Setup};
 
 /// How far training has come; saved with the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +29,8 @@ pub struct Progress {
     pub position: usize,
     /// Time spent in steps; evaluation is not counted.
     pub train_seconds: f64,
+    /// Training examples that have a label.
+    pub examples: usize,
 }
 
 /// What a step did.
@@ -126,17 +128,25 @@ impl<'a> Trainer<'a> {
                 return Err(TrainError::OtherData { what, model, data });
             }
         }
+        let setup = Setup {
+            seed: config.seed,
+            budget: config.budget_for(shape.num_classes),
+            dim: model.network.output.dim,
+            label_counts: &model.class_counts,
+            lsh: &config.lsh,
+            mixed: &config.mixed,
+        };
         let proposer = match config.sampler {
             SamplerKind::Full => Proposer::All,
-            _ => Proposer::Sampler(sampling::build(config, &model.network.output.view(), &model.class_counts)
-                .map_err(ConfigError::from)?),
+            kind => Proposer::Sampler(sampling::build(kind, &setup).map_err(ConfigError::from)?),
         };
-        let schedule = RefreshSchedule::new(config.lsh.refresh_first, config.lsh.refresh_growth);
-        let wants_changes = matches!(&proposer, Proposer::Sampler(sampler) if sampler.wants_changes());
-        let changed = ChangedClasses::new(if wants_changes { shape.num_classes } else { 0 });
+        let schedule = config.lsh.schedule();
+        let tracks_changes = config.sampler.uses_tables() && config.lsh.incremental != Incremental::Never;
+        let changed = ChangedClasses::new(if tracks_changes { shape.num_classes } else { 0 });
         // Examples without a label teach nothing here and are left out.
         let labelled = |&i: &u32| !examples.labels(i as usize).is_empty();
-        let order = (0..examples.len() as u32).filter(labelled).collect();
+        let order: Vec<u32> = (0..examples.len() as u32).filter(labelled).collect();
+        model.progress.examples = order.len();
         model.network.prepare_training();
         Ok(Self {
             model,
@@ -292,7 +302,8 @@ impl ChangedClasses {
         }
     }
 
-    fn list(&self) -> Option<&[u32]> {
+    fn list(&mut self) -> Option<&[u32]> {
+        self.members.sort_unstable();
         (self.complete && !self.is_member.is_empty()).then_some(&self.members)
     }
 
