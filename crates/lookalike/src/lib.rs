@@ -11,5 +11,6 @@
 #![forbid(unsafe_code)]
 
 pub mod data;
+pub mod hashing;
 pub mod model;
 pub mod random;
