@@ -14,3 +14,4 @@ pub mod data;
 pub mod hashing;
 pub mod model;
 pub mod random;
+pub mod sampling;

@@ -32,4 +32,4 @@ pub use occupancy::Occupancy;
 pub(crate) use per_thread::PerThread;
 pub use schedule::RefreshSchedule;
 pub use simhash::SimHash;
-pub use tables::{HashTables, KeepCodes};
+pub use tables::{HashTables, Incremental};

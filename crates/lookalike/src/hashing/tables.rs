@@ -16,6 +16,7 @@ use std::ops::Range;
 
 use lookalike_kernels::{Cpu, LANES};
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::{Block, HashFamily, HashScratch, Occupancy, PerThread};
 use crate::model::RowsView;
@@ -28,15 +29,17 @@ const CODES_BYTES_MAX: usize = 128 << 20;
 /// not compete for one set of the cache.
 const CHUNK: usize = 2016;
 
-/// Whether codes stay in memory between refreshes, for algorithm 5.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KeepCodes {
-    /// If they fit in the memory that building takes anyway.
+/// Whether a refresh may re-hash only the classes that changed (algorithm 5),
+/// for which the codes of all classes must stay in memory between refreshes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Incremental {
+    /// If the codes fit in the memory that building takes anyway.
     #[default]
-    IfFree,
+    Auto,
     /// Whatever they take: 2 bytes (4 beyond 65,536 buckets) a class and table.
     Always,
-    /// Never: every refresh is a rebuild.
+    /// Every refresh is a rebuild.
     Never,
 }
 
@@ -76,7 +79,7 @@ struct Worker {
 impl HashTables {
     /// Tables of `classes` classes with empty buckets, to be filled by
     /// [`rebuild`](Self::rebuild).
-    pub fn new(family: Box<dyn HashFamily>, classes: usize, keep: KeepCodes) -> Self {
+    pub fn new(family: Box<dyn HashFamily>, classes: usize, incremental: Incremental) -> Self {
         let (tables, buckets) = (family.tables(), family.buckets());
         let (codes, code_bytes) = if buckets <= 1 << 16 {
             (CodeBuffer::Narrow(Vec::new()), 2)
@@ -84,10 +87,10 @@ impl HashTables {
             (CodeBuffer::Wide(Vec::new()), 4)
         };
         let affordable = (CODES_BYTES_MAX / (classes.max(1) * code_bytes)).max(1);
-        let keep = match keep {
-            KeepCodes::Always => true,
-            KeepCodes::Never => false,
-            KeepCodes::IfFree => affordable >= tables,
+        let keep = match incremental {
+            Incremental::Always => true,
+            Incremental::Never => false,
+            Incremental::Auto => affordable >= tables,
         };
         Self {
             classes,
@@ -425,7 +428,7 @@ mod tests {
             let classes = CHUNK * 2 + 5;
             let data = vectors(classes, 1);
             let rows = RowsView::f32(&data, DIM);
-            let mut tables = HashTables::new(family(k, kind), classes, KeepCodes::IfFree);
+            let mut tables = HashTables::new(family(k, kind), classes, Incremental::Auto);
             tables.rebuild(Cpu::detect(), rows);
             let ids: Vec<u32> = (0..classes as u32).collect();
             let mut codes = vec![0; classes * 5];
@@ -450,8 +453,8 @@ mod tests {
     #[test]
     fn groups_do_not_change_the_tables() {
         let data = vectors(3_000, 2);
-        let mut at_once = HashTables::new(family(3, Family::Dwta), 3_000, KeepCodes::Always);
-        let mut in_groups = HashTables::new(family(3, Family::Dwta), 3_000, KeepCodes::Never);
+        let mut at_once = HashTables::new(family(3, Family::Dwta), 3_000, Incremental::Always);
+        let mut in_groups = HashTables::new(family(3, Family::Dwta), 3_000, Incremental::Never);
         in_groups.group = 2;
         at_once.rebuild(Cpu::detect(), RowsView::f32(&data, DIM));
         in_groups.rebuild(Cpu::detect(), RowsView::f32(&data, DIM));
@@ -464,7 +467,7 @@ mod tests {
         let build = |threads| {
             in_pool(threads, || {
                 let mut tables =
-                    HashTables::new(family(3, Family::Dwta), 10_000, KeepCodes::IfFree);
+                    HashTables::new(family(3, Family::Dwta), 10_000, Incremental::Auto);
                 tables.rebuild(Cpu::detect(), RowsView::f32(&data, DIM));
                 tables
             })
@@ -477,7 +480,7 @@ mod tests {
 
     #[test]
     fn no_classes_are_no_trouble() {
-        let mut tables = HashTables::new(family(3, Family::Dwta), 0, KeepCodes::IfFree);
+        let mut tables = HashTables::new(family(3, Family::Dwta), 0, Incremental::Auto);
         tables.rebuild(Cpu::detect(), RowsView::f32(&[], DIM));
         assert!(tables.bucket(4, 100).is_empty());
     }
@@ -489,14 +492,14 @@ mod tests {
         #[test]
         fn updates_equal_a_rebuild(
             k in prop_oneof![Just(3usize), Just(6)], // narrow and wide codes
-            keep in prop_oneof![Just(KeepCodes::Always), Just(KeepCodes::Never), Just(KeepCodes::IfFree)],
+            keep in prop_oneof![Just(Incremental::Always), Just(Incremental::Never), Just(Incremental::Auto)],
             threads in 1usize..4,
             steps in prop::collection::vec(
                 prop::collection::btree_set(0u32..4_500, 0..300), 1..5),
         ) {
             let mut data = vectors(4_500, 5);
             let mut updated = HashTables::new(family(k, Family::Dwta), 4_500, keep);
-            let mut rebuilt = HashTables::new(family(k, Family::Dwta), 4_500, KeepCodes::Never);
+            let mut rebuilt = HashTables::new(family(k, Family::Dwta), 4_500, Incremental::Never);
             updated.rebuild(Cpu::detect(), RowsView::f32(&data, DIM));
             for (step, changed) in steps.iter().enumerate() {
                 let stride = lookalike_kernels::padded(DIM);
