@@ -1,0 +1,32 @@
+//! One scratch value for each thread of the pool, kept between calls so that
+//! steady work allocates nothing.
+
+use std::sync::{Mutex, PoisonError};
+
+/// Scratch values by thread number. Contents must never change a result: which
+/// thread gets which piece of work is chance.
+#[derive(Debug, Default)]
+pub(crate) struct PerThread<T>(Vec<Mutex<T>>);
+
+impl<T: Default> PerThread<T> {
+    /// Makes sure that each thread of the current pool has a value.
+    pub(crate) fn prepare(&mut self) {
+        let threads = rayon::current_num_threads().max(1);
+        if self.0.len() < threads {
+            self.0.resize_with(threads, Mutex::default);
+        }
+    }
+
+    /// Runs `work` with this thread's value. `work` must not start parallel
+    /// work itself, or it could meet its own lock.
+    pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
+        let thread = rayon::current_thread_index().unwrap_or(0) % self.0.len();
+        // A panic elsewhere leaves scratch in an unknown state; it is passed on
+        // by the pool anyway, so nobody will use results made from it.
+        work(
+            &mut self.0[thread]
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
+    }
+}

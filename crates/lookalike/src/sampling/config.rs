@@ -1,0 +1,388 @@
+//! Samplers by name, their options with defaults, and how one is made.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::Sampler;
+use super::frequency::Frequency;
+use super::log_uniform::LogUniform;
+use super::lsh::{LshSampler, Query};
+use super::mixed::mixed;
+use super::static_sampler::StaticSampler;
+use super::uniform::Uniform;
+use crate::hashing::{
+    Choice, Codes, Family, FamilyShape, HashError, HashTables, Incremental, RefreshSchedule, Wanted,
+};
+
+/// The samplers by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SamplerKind {
+    /// Hash tables asked with the embedding (paper).
+    LshEmbedding,
+    /// Hash tables asked with a true label's vector (paper).
+    LshLabel,
+    /// Hashed negatives and a uniform share, corrected.
+    Mixed,
+    /// Every class.
+    Full,
+    /// The classes with the highest scores.
+    TopK,
+    /// Sampled softmax.
+    LogUniform,
+    /// In proportion to training frequency.
+    Frequency,
+    /// Every class as likely as any other.
+    Uniform,
+}
+
+impl SamplerKind {
+    /// All of them, in the order of the documentation.
+    pub const ALL: [Self; 8] = [
+        Self::LshEmbedding,
+        Self::LshLabel,
+        Self::Mixed,
+        Self::Full,
+        Self::TopK,
+        Self::LogUniform,
+        Self::Frequency,
+        Self::Uniform,
+    ];
+
+    /// The name used in options and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::LshEmbedding => "lsh-embedding",
+            Self::LshLabel => "lsh-label",
+            Self::Mixed => "mixed",
+            Self::Full => "full",
+            Self::TopK => "top-k",
+            Self::LogUniform => "log-uniform",
+            Self::Frequency => "frequency",
+            Self::Uniform => "uniform",
+        }
+    }
+
+    /// Whether it looks candidates up in hash tables.
+    pub fn uses_tables(self) -> bool {
+        matches!(self, Self::LshEmbedding | Self::LshLabel | Self::Mixed)
+    }
+}
+
+impl fmt::Display for SamplerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for SamplerKind {
+    type Err = SamplerError;
+
+    fn from_str(name: &str) -> Result<Self, SamplerError> {
+        let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
+        known.ok_or_else(|| SamplerError::Unknown {
+            name: name.to_owned(),
+        })
+    }
+}
+
+/// Options of the hash tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct LshConfig {
+    /// The hash family.
+    pub family: Family,
+    /// K, functions a table; chosen for the budget if absent.
+    pub k: Option<usize>,
+    /// L, tables; chosen for the budget if absent.
+    pub l: Option<usize>,
+    /// Dimensions in a bin (winner-take-all).
+    pub bin: usize,
+    /// How codes are put together (winner-take-all).
+    pub codes: Codes,
+    /// Iterations until the first refresh.
+    pub refresh_first: u64,
+    /// Each further period is this much longer.
+    pub refresh_growth: f64,
+    /// Whether a refresh may re-hash only what changed.
+    pub incremental: Incremental,
+    /// Whether uniform draws make up for what the tables do not give.
+    pub fill: bool,
+}
+
+impl Default for LshConfig {
+    fn default() -> Self {
+        Self {
+            family: Family::default(),
+            k: None,
+            l: None,
+            bin: 8,
+            codes: Codes::default(),
+            refresh_first: RefreshSchedule::FIRST,
+            refresh_growth: RefreshSchedule::GROWTH,
+            incremental: Incremental::default(),
+            fill: false,
+        }
+    }
+}
+
+impl LshConfig {
+    /// When to refresh.
+    pub fn schedule(&self) -> RefreshSchedule {
+        RefreshSchedule::new(self.refresh_first, self.refresh_growth)
+    }
+
+    /// K and L, given or chosen for `budget`, and what to expect of them.
+    pub fn choose(&self, budget: usize, classes: usize, dim: usize) -> Result<Choice, HashError> {
+        Choice::make(
+            &self.shape(dim),
+            &Wanted {
+                budget,
+                classes,
+                k: self.k,
+                l: self.l,
+            },
+        )
+    }
+
+    /// Draws a family with the chosen K and L and makes its tables, still empty.
+    pub fn tables(
+        &self,
+        choice: &Choice,
+        classes: usize,
+        dim: usize,
+        seed: u64,
+    ) -> Result<HashTables, HashError> {
+        let shape = FamilyShape {
+            k: choice.k,
+            l: choice.l,
+            ..self.shape(dim)
+        };
+        Ok(HashTables::new(
+            shape.draw(seed)?,
+            classes,
+            self.incremental,
+        ))
+    }
+
+    fn shape(&self, dim: usize) -> FamilyShape {
+        let Self {
+            family, bin, codes, ..
+        } = *self;
+        FamilyShape {
+            family,
+            dim,
+            k: 1,
+            l: 1,
+            bin,
+            codes,
+        }
+    }
+}
+
+/// Options of the mixed sampler, besides those of its tables.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
+pub struct MixedConfig {
+    /// The share of the budget that is looked up, from 0 to 1.
+    pub hashed_share: f64,
+    /// What the tables are asked with.
+    pub query: MixedQuery,
+}
+
+impl Default for MixedConfig {
+    fn default() -> Self {
+        Self {
+            hashed_share: 0.5,
+            query: MixedQuery::default(),
+        }
+    }
+}
+
+/// What the mixed sampler asks its tables with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MixedQuery {
+    /// The embedding.
+    Embedding,
+    /// A true label's vector.
+    Label,
+    /// Half of the hashed share each.
+    #[default]
+    Both,
+}
+
+/// What a sampler is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// The run's seed.
+    pub seed: u64,
+    /// Negatives an example, at most.
+    pub budget: usize,
+    /// Numbers in a class vector.
+    pub dim: usize,
+    /// How often each class is a label in the training data; its length is the
+    /// number of classes. See [`super::label_counts`].
+    pub label_counts: &'a [u32],
+    /// Options of the hash tables.
+    pub lsh: &'a LshConfig,
+    /// Options of the mixed sampler.
+    pub mixed: &'a MixedConfig,
+}
+
+/// A sampler that cannot be made.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SamplerError {
+    /// No such name.
+    #[error("unknown sampler {name:?}; expected one of {}", SamplerKind::ALL.map(SamplerKind::name).join(", "))]
+    Unknown {
+        /// What was given.
+        name: String,
+    },
+    /// It is no sampler.
+    #[error("{kind} scores every class and needs no sampler")]
+    ScoresEveryClass {
+        /// What was asked for.
+        kind: SamplerKind,
+    },
+    /// Nothing to sample, or nothing to sample from.
+    #[error(
+        "a sampler needs a budget of at least 1 and from 1 to {} classes, but got budget {budget} and {classes} classes",
+        u32::MAX
+    )]
+    Size {
+        /// Negatives an example.
+        budget: usize,
+        /// Classes.
+        classes: usize,
+    },
+    /// The share is no share.
+    #[error("the hashed share of the mixed sampler must lie between 0 and 1, but is {found}")]
+    HashedShare {
+        /// What was given.
+        found: String,
+    },
+    /// Hash tables of this shape cannot be made.
+    #[error(transparent)]
+    Hash(#[from] HashError),
+}
+
+/// Makes a sampler. One that uses tables has to be refreshed before it proposes.
+pub fn build(kind: SamplerKind, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, SamplerError> {
+    let &Setup {
+        budget,
+        label_counts,
+        ..
+    } = setup;
+    let classes = label_counts.len();
+    if budget == 0 || classes == 0 || classes > u32::MAX as usize {
+        return Err(SamplerError::Size { budget, classes });
+    }
+    // More negatives than classes would only be room that stays empty.
+    let budget = budget.min(classes);
+    let tables = || -> Result<HashTables, HashError> {
+        let choice = setup.lsh.choose(budget, classes, setup.dim)?;
+        setup.lsh.tables(&choice, classes, setup.dim, setup.seed)
+    };
+    let lsh = |query| Ok::<_, HashError>(LshSampler::new(tables()?, query, budget, setup.lsh.fill));
+    Ok(match kind {
+        SamplerKind::LshEmbedding => Box::new(lsh(Query::Embedding)?),
+        SamplerKind::LshLabel => Box::new(lsh(Query::Label)?),
+        SamplerKind::Mixed => {
+            let share = setup.mixed.hashed_share;
+            if !(0.0..=1.0).contains(&share) {
+                return Err(SamplerError::HashedShare {
+                    found: share.to_string(),
+                });
+            }
+            Box::new(mixed(tables()?, budget, setup.mixed))
+        }
+        SamplerKind::LogUniform => {
+            Box::new(StaticSampler::new(LogUniform::new(label_counts), budget))
+        }
+        SamplerKind::Frequency => {
+            Box::new(StaticSampler::new(Frequency::new(label_counts), budget))
+        }
+        SamplerKind::Uniform => Box::new(StaticSampler::new(Uniform::new(classes), budget)),
+        SamplerKind::Full | SamplerKind::TopK => {
+            return Err(SamplerError::ScoresEveryClass { kind });
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for kind in SamplerKind::ALL {
+            assert_eq!(kind.to_string().parse(), Ok(kind));
+            assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
+        }
+        let error = "lsh".parse::<SamplerKind>().unwrap_err().to_string();
+        assert!(
+            error.contains("\"lsh\"") && error.contains("lsh-embedding, lsh-label"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn options_have_defaults_and_refuse_misspellings() {
+        let config: LshConfig = serde_json::from_str(r#"{"k": 5, "codes": "overlapped"}"#).unwrap();
+        let expected = LshConfig {
+            k: Some(5),
+            codes: Codes::Overlapped,
+            ..LshConfig::default()
+        };
+        assert_eq!(config, expected);
+        assert!(serde_json::from_str::<LshConfig>(r#"{"tables": 5}"#).is_err());
+    }
+
+    #[test]
+    fn impossible_samplers_are_refused() {
+        let (lsh, mixed) = (LshConfig::default(), MixedConfig::default());
+        let setup = Setup {
+            seed: 0,
+            budget: 3,
+            dim: 8,
+            label_counts: &[1; 9],
+            lsh: &lsh,
+            mixed: &mixed,
+        };
+        let error = |kind, setup: Setup<'_>| build(kind, &setup).unwrap_err();
+        assert_eq!(
+            error(SamplerKind::Full, setup),
+            SamplerError::ScoresEveryClass {
+                kind: SamplerKind::Full
+            }
+        );
+        assert_eq!(
+            error(SamplerKind::Uniform, Setup { budget: 0, ..setup }),
+            SamplerError::Size {
+                budget: 0,
+                classes: 9
+            }
+        );
+        assert!(matches!(
+            error(SamplerKind::LshLabel, Setup { dim: 0, ..setup }),
+            SamplerError::Hash(HashError::Size { .. })
+        ));
+        let mixed = MixedConfig {
+            hashed_share: f64::NAN,
+            ..MixedConfig::default()
+        };
+        assert!(matches!(
+            error(
+                SamplerKind::Mixed,
+                Setup {
+                    mixed: &mixed,
+                    ..setup
+                }
+            ),
+            SamplerError::HashedShare { .. }
+        ));
+    }
+}

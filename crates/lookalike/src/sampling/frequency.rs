@@ -1,0 +1,107 @@
+//! `frequency`: classes in proportion to their count in the training data.
+//!
+//! A draw takes O(1) by Walker's alias table: N columns of equal height, each
+//! shared by at most two classes. The table is built in whole numbers, so a
+//! class that never occurs is never drawn; its log q, needed only for a true
+//! label that the counts do not know, is that of the rarest class that does
+//! occur. Where no class occurs at all, all are equally likely.
+
+use rand_xoshiro::rand_core::Rng as _;
+
+use super::static_sampler::Distribution;
+use crate::data::Examples;
+use crate::random::{Rng, below};
+
+/// How many examples have each class as a label.
+pub fn label_counts(examples: Examples<'_>) -> Vec<u32> {
+    let mut counts = vec![0u32; examples.num_classes];
+    for &label in examples.label_ids {
+        counts[label as usize] += 1;
+    }
+    counts
+}
+
+/// See the module's description.
+#[derive(Debug)]
+pub(super) struct Frequency {
+    columns: Vec<Column>,
+    probabilities: Vec<f64>,
+}
+
+/// A column of the alias table.
+#[derive(Clone, Copy, Debug)]
+struct Column {
+    /// The column's own class has this share of it, in units of 2^-32.
+    own: u32,
+    /// The class that has the remainder.
+    other: u32,
+}
+
+impl Frequency {
+    pub(super) fn new(counts: &[u32]) -> Self {
+        let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+        let weight = |count: &u32| if total == 0 { 1 } else { u64::from(*count) };
+        let height = if total == 0 {
+            counts.len() as u64
+        } else {
+            total
+        };
+        let weights: Vec<u64> = counts.iter().map(weight).collect();
+        Self {
+            probabilities: weights.iter().map(|&w| w as f64 / height as f64).collect(),
+            columns: alias_table(&weights, height),
+        }
+    }
+}
+
+/// Vose's construction. Class i brings `weight · N`, each of the N columns holds
+/// `height`, the sum of weights: whole numbers that match exactly.
+fn alias_table(weights: &[u64], height: u64) -> Vec<Column> {
+    let mut mass: Vec<u128> = weights
+        .iter()
+        .map(|&w| u128::from(w) * weights.len() as u128)
+        .collect();
+    let height = u128::from(height);
+    let mut columns: Vec<Column> = (0..weights.len() as u32)
+        .map(|class| Column {
+            own: u32::MAX,
+            other: class,
+        })
+        .collect();
+    let (mut low, mut high): (Vec<usize>, Vec<usize>) =
+        (0..weights.len()).partition(|&class| mass[class] < height);
+    while let (Some(class), Some(&donor)) = (low.pop(), high.last()) {
+        columns[class] = Column {
+            own: ((mass[class] << 32) / height) as u32,
+            other: donor as u32,
+        };
+        mass[donor] -= height - mass[class];
+        if mass[donor] < height {
+            high.pop();
+            low.push(donor);
+        }
+    }
+    columns
+}
+
+impl Distribution for Frequency {
+    fn classes(&self) -> usize {
+        self.columns.len()
+    }
+
+    fn probability(&self, class: u32) -> f64 {
+        self.probabilities[class as usize]
+    }
+
+    fn draw(&self, rng: &mut Rng) -> u32 {
+        let random = rng.next_u64();
+        let class = below(random, self.columns.len() as u32);
+        let column = self.columns[class as usize];
+        // `below` used the upper half of the bits.
+        if (random as u32) < column.own {
+            class
+        } else {
+            column.other
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Negatives from the hash tables (paper, algorithms 3 and 4).
+//!
+//! A query starts at a random table and takes the bucket it falls into, table
+//! after table, until the budget is full. `lsh-embedding` asks with the
+//! example's embedding `E_x`: classes the model now scores high. `lsh-label`
+//! asks with the vector `w_y` of a true label: classes the model now takes for
+//! alike. Of several true labels one, drawn at random, has its turn in each
+//! iteration; an example without labels asks with its embedding.
+//!
+//! Over draws of the hash family, class i is met with chance
+//! `1 - (1 - p^K)^L`, p being the chance that one function agrees on query and
+//! `w_i` (paper, theorems 1 and 2).
+//!
+//! Cost: O(K·L) to hash a query, sixteen at a time, and O(1) a candidate; the
+//! number of classes does not enter.
+
+use lookalike_kernels::LANES;
+use rand_xoshiro::rand_core::Rng as _;
+use rayon::prelude::*;
+
+use super::candidates::CandidateBlock;
+use super::gather::{Gather, Marks};
+use super::{Candidates, Counts, Request, Sampler, SamplerStats};
+use crate::hashing::{Block, HashScratch, HashTables, PerThread};
+use crate::model::RowsView;
+use crate::random::{Rng, Stream, below, mix, rng};
+use lookalike_kernels::Cpu;
+
+/// What the tables are asked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Query {
+    /// The example's embedding.
+    Embedding,
+    /// The vector of one of the example's true labels.
+    Label,
+}
+
+/// What becomes of the budget that the tables leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// Nothing: the shortfall shows in the statistics.
+    Leave,
+    /// Uniform draws, without correction.
+    Fill,
+    /// Uniform draws, each of which stands for its share of the classes that
+    /// were not found; see [`super::mixed`].
+    Estimate,
+}
+
+/// Asks hash tables for negatives; see the module's description.
+#[derive(Debug)]
+pub struct LshSampler {
+    tables: HashTables,
+    queries: Vec<Query>,
+    /// Negatives to be found by all queries together.
+    found: usize,
+    /// Negatives in all.
+    budget: usize,
+    rest: Rest,
+    workers: PerThread<Worker>,
+    stats: SamplerStats,
+}
+
+/// What one thread needs.
+#[derive(Debug, Default)]
+struct Worker {
+    block: Block,
+    scratch: HashScratch,
+    /// Codes of a block of examples, query after query.
+    codes: Vec<u32>,
+    marks: Marks,
+}
+
+impl LshSampler {
+    /// A sampler that asks `tables` for `budget` negatives with one query an
+    /// example; `fill` makes up for a shortfall by uniform draws.
+    pub fn new(tables: HashTables, query: Query, budget: usize, fill: bool) -> Self {
+        let rest = if fill { Rest::Fill } else { Rest::Leave };
+        Self::with(tables, vec![query], budget, budget, rest)
+    }
+
+    pub(super) fn with(
+        tables: HashTables,
+        queries: Vec<Query>,
+        found: usize,
+        budget: usize,
+        rest: Rest,
+    ) -> Self {
+        Self {
+            tables,
+            queries,
+            found,
+            budget,
+            rest,
+            workers: PerThread::default(),
+            stats: SamplerStats::default(),
+        }
+    }
+
+    fn propose_block(
+        &self,
+        request: &Request<'_>,
+        out: &mut CandidateBlock<'_>,
+        worker: &mut Worker,
+    ) {
+        let lanes = self.tables.family().tables() * LANES;
+        worker.codes.resize(self.queries.len() * lanes, 0);
+        worker.marks.prepare(self.tables.classes());
+        let Worker {
+            block,
+            scratch,
+            codes,
+            marks,
+        } = worker;
+        for (&query, codes) in self.queries.iter().zip(codes.chunks_exact_mut(lanes)) {
+            load_queries(query, request, out.positions(), block);
+            let family = self.tables.family();
+            family.hash_block(request.cpu, block, 0..family.tables(), scratch, codes);
+        }
+        let positions = out.positions();
+        for (lane, (position, (slot, counts))) in positions.zip(out.slots()).enumerate() {
+            let example = request.batch[position];
+            let truths = request.examples.labels(example as usize);
+            let mut rng = rng(
+                request.seed,
+                Stream::Sample,
+                request.iteration,
+                u64::from(example),
+            );
+            let set = Gather::start(slot, marks, truths);
+            *counts = self.gather(set, truths.len(), codes, lane, &mut rng);
+        }
+    }
+
+    /// Fills the set of one example, whose codes are in `lane`.
+    fn gather(
+        &self,
+        mut set: Gather<'_>,
+        truths: usize,
+        codes: &[u32],
+        lane: usize,
+        rng: &mut Rng,
+    ) -> Counts {
+        let lanes = self.tables.family().tables() * LANES;
+        for (turn, codes) in codes.chunks_exact(lanes).enumerate() {
+            // Two queries share the budget; the second may use what the first left.
+            let limit = truths + self.found * (turn + 1) / self.queries.len();
+            self.walk_tables(&mut set, limit, &codes[lane..], rng);
+        }
+        let found = set.len() - truths;
+        if self.rest != Rest::Leave {
+            set.draw_uniform(self.tables.classes(), truths + self.budget, rng);
+        }
+        let drawn = set.len() - truths - found;
+        set.finish();
+        let others = self.tables.classes() - truths - found;
+        let drawn_log_q = match self.rest {
+            Rest::Estimate if drawn > 0 => (drawn as f64 / others as f64).ln() as f32,
+            _ => 0.0,
+        };
+        Counts {
+            truths: truths as u32,
+            found: found as u32,
+            drawn: drawn as u32,
+            drawn_log_q,
+        }
+    }
+
+    /// Algorithm 3. `codes` holds a code for every table, [`LANES`] apart.
+    fn walk_tables(&self, set: &mut Gather<'_>, limit: usize, codes: &[u32], rng: &mut Rng) {
+        /// Tables looked up before the first bucket of them is read.
+        const AHEAD: usize = 16;
+        let tables = self.tables.family().tables();
+        let start = below(rng.next_u64(), tables as u32) as usize;
+        let ids = self.tables.ids();
+        let mut spans: [_; AHEAD] = std::array::from_fn(|_| 0..0);
+        for first in (0..tables).step_by(AHEAD) {
+            if set.len() == limit {
+                break;
+            }
+            // Offsets and bucket starts are cache misses that do not depend on
+            // each other: asked for together, they are waited for together.
+            let ahead = AHEAD.min(tables - first);
+            for (step, span) in spans[..ahead].iter_mut().enumerate() {
+                let table = (start + first + step) % tables;
+                *span = self.tables.span(table, codes[table * LANES]);
+            }
+            let touched = spans[..ahead].iter().filter_map(|span| ids.get(span.start));
+            std::hint::black_box(touched.fold(0, |all, id| all ^ id));
+            for span in &spans[..ahead] {
+                if set.len() == limit {
+                    break;
+                }
+                set.take_bucket(&ids[span.clone()], limit, rng);
+            }
+        }
+    }
+}
+
+/// Lays the queries of a block of examples side by side.
+fn load_queries(
+    query: Query,
+    request: &Request<'_>,
+    positions: std::ops::Range<usize>,
+    block: &mut Block,
+) {
+    let mut ids = [0u32; LANES];
+    let ids = &mut ids[..positions.len()];
+    if query == Query::Embedding {
+        ids.iter_mut()
+            .zip(positions)
+            .for_each(|(id, position)| *id = position as u32);
+        return block.load(request.cpu, request.embeddings, ids);
+    }
+    let label_of = |position: usize| {
+        let example = request.batch[position];
+        let labels = request.examples.labels(example as usize);
+        let turn = mix(
+            request.seed,
+            Stream::Sample,
+            request.iteration,
+            u64::from(example),
+        );
+        labels
+            .get(below(turn, labels.len() as u32) as usize)
+            .copied()
+    };
+    for (id, position) in ids.iter_mut().zip(positions.clone()) {
+        *id = label_of(position).unwrap_or(0);
+    }
+    block.load(request.cpu, request.class_vectors, ids);
+    for (lane, position) in positions.enumerate() {
+        if label_of(position).is_none() {
+            block.set_lane(lane, request.embeddings, position);
+        }
+    }
+}
+
+impl Sampler for LshSampler {
+    fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
+        out.reset(request.batch.len(), self.budget + request.truths_max());
+        self.workers.prepare();
+        let this = &*self;
+        out.par_blocks_mut(LANES).for_each(|mut block| {
+            this.workers
+                .with(|worker| this.propose_block(request, &mut block, worker));
+        });
+        self.stats.count(self.budget, self.tables.classes(), out);
+    }
+
+    fn refresh(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, changed: Option<&[u32]>) {
+        self.tables.refresh(cpu, class_vectors, changed);
+    }
+
+    fn tables(&self) -> Option<&HashTables> {
+        Some(&self.tables)
+    }
+
+    fn stats(&self) -> SamplerStats {
+        self.stats
+    }
+}

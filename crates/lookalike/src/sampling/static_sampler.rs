@@ -1,0 +1,118 @@
+//! Negatives from a distribution that never changes.
+//!
+//! Classes are drawn from the distribution, one after the other; true labels and
+//! repetitions are passed over until the budget is full. The expected count of
+//! each class, for the log-q correction, is that of drawing without passing over
+//! true labels; see [`super::inclusion`].
+
+use rayon::prelude::*;
+
+use super::gather::{Gather, Marks};
+use super::inclusion::log_inclusion;
+use super::{Candidates, Counts, Request, Sampler, SamplerStats};
+use crate::hashing::PerThread;
+use crate::random::{Rng, Stream, rng};
+
+/// Examples a task; their number must not depend on that of threads.
+const BLOCK: usize = 16;
+
+/// Draws before giving up, for each negative wanted. Reached only where the
+/// budget is nearly all classes of a skewed distribution; what is missing then
+/// shows as shortfall.
+const TRIES: usize = 64;
+
+/// A distribution over the classes `0..classes()`.
+pub(super) trait Distribution: Send + Sync + std::fmt::Debug {
+    /// The number of classes.
+    fn classes(&self) -> usize;
+
+    /// The chance of a class in one draw.
+    fn probability(&self, class: u32) -> f64;
+
+    /// Draws a class.
+    fn draw(&self, rng: &mut Rng) -> u32;
+
+    /// Adds different classes to the set until it has `limit`.
+    fn fill(&self, set: &mut Gather<'_>, limit: usize, rng: &mut Rng) {
+        let tries = (limit - set.len()) * TRIES;
+        set.draw(limit, tries, || self.draw(rng));
+    }
+}
+
+/// Draws from a fixed distribution; see the module's description.
+#[derive(Debug)]
+pub(super) struct StaticSampler<D> {
+    distribution: D,
+    budget: usize,
+    log_q: Vec<f32>,
+    workers: PerThread<Marks>,
+    stats: SamplerStats,
+}
+
+impl<D: Distribution> StaticSampler<D> {
+    pub(super) fn new(distribution: D, budget: usize) -> Self {
+        let probability = |class| distribution.probability(class);
+        Self {
+            log_q: log_inclusion(distribution.classes(), budget, probability),
+            distribution,
+            budget,
+            workers: PerThread::default(),
+            stats: SamplerStats::default(),
+        }
+    }
+
+    /// The candidates of one example.
+    fn gather(
+        &self,
+        request: &Request<'_>,
+        position: usize,
+        slot: &mut [u32],
+        marks: &mut Marks,
+    ) -> Counts {
+        let example = request.batch[position];
+        let truths = request.examples.labels(example as usize);
+        let mut rng = rng(
+            request.seed,
+            Stream::Sample,
+            request.iteration,
+            u64::from(example),
+        );
+        let mut set = Gather::start(slot, marks, truths);
+        self.distribution
+            .fill(&mut set, truths.len() + self.budget, &mut rng);
+        let drawn = set.len() - truths.len();
+        set.finish();
+        Counts {
+            truths: truths.len() as u32,
+            drawn: drawn as u32,
+            ..Counts::default()
+        }
+    }
+}
+
+impl<D: Distribution> Sampler for StaticSampler<D> {
+    fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
+        out.reset(request.batch.len(), self.budget + request.truths_max());
+        self.workers.prepare();
+        let this = &*self;
+        out.par_blocks_mut(BLOCK).for_each(|mut block| {
+            this.workers.with(|marks| {
+                marks.prepare(this.distribution.classes());
+                let positions = block.positions();
+                for (position, (slot, counts)) in positions.zip(block.slots()) {
+                    *counts = this.gather(request, position, slot, marks);
+                }
+            });
+        });
+        self.stats
+            .count(self.budget, self.distribution.classes(), out);
+    }
+
+    fn class_log_q(&self) -> Option<&[f32]> {
+        Some(&self.log_q)
+    }
+
+    fn stats(&self) -> SamplerStats {
+        self.stats
+    }
+}

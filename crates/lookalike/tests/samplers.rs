@@ -1,0 +1,449 @@
+//! The law of samplers, for every sampler: sets of different classes, true
+//! labels first, no true label among the negatives, the budget kept; the same
+//! sets whatever the number of threads; draws as often as the distribution says.
+
+use lookalike::data::Dataset;
+use lookalike::model::RowsView;
+use lookalike::random::{Stream, mix};
+use lookalike::sampling::{
+    Candidates, LshConfig, MixedConfig, MixedQuery, Request, Sampler, SamplerKind, Setup, build,
+    label_counts,
+};
+use lookalike_kernels::{Cpu, padded};
+
+const DIM: usize = 24;
+const CLASSES: usize = 500;
+const EXAMPLES: usize = 150;
+
+const SAMPLERS: [SamplerKind; 6] = [
+    SamplerKind::LshEmbedding,
+    SamplerKind::LshLabel,
+    SamplerKind::Mixed,
+    SamplerKind::LogUniform,
+    SamplerKind::Frequency,
+    SamplerKind::Uniform,
+];
+
+/// Rows of numbers between -1 and 1; `relu` sets the negative ones to zero.
+fn random_rows(rows: usize, dim: usize, seed: u64, relu: bool) -> Vec<f32> {
+    let stride = padded(dim);
+    let mut data = vec![0.0; rows * stride];
+    for (i, row) in data.chunks_mut(stride).enumerate() {
+        for (j, x) in row[..dim].iter_mut().enumerate() {
+            let random = mix(seed, Stream::Data, i as u64, j as u64) >> 40;
+            *x = random as f32 / (1 << 23) as f32 - 1.0;
+            *x = if relu { x.max(0.0) } else { *x };
+        }
+    }
+    data
+}
+
+/// Examples with 0 to 5 labels, small classes more often than large ones.
+fn examples() -> Dataset {
+    let mut data = Dataset::empty(1, CLASSES);
+    for example in 0..EXAMPLES as u64 {
+        let mut labels: Vec<u32> = (0..example % 6)
+            .map(|i| {
+                let unit = (mix(3, Stream::Data, example, i) >> 40) as f64 / (1 << 24) as f64;
+                (unit * unit * CLASSES as f64) as u32
+            })
+            .collect();
+        labels.sort_unstable();
+        labels.dedup();
+        data.push([(0, 1.0)], &labels);
+    }
+    data
+}
+
+fn sampler(
+    kind: SamplerKind,
+    budget: usize,
+    seed: u64,
+    counts: &[u32],
+    lsh: &LshConfig,
+) -> Box<dyn Sampler> {
+    let mixed = MixedConfig::default();
+    build(
+        kind,
+        &Setup {
+            seed,
+            budget,
+            dim: DIM,
+            label_counts: counts,
+            lsh,
+            mixed: &mixed,
+        },
+    )
+    .unwrap()
+}
+
+/// Proposes for `batch` with fresh tables; the sets and the sampler.
+fn propose(sampler: &mut dyn Sampler, data: &Dataset, batch: &[u32], iteration: u64) -> Candidates {
+    let class_vectors = random_rows(CLASSES, DIM, 1, false);
+    // Embeddings belong to examples, whatever their place in the batch.
+    let all = random_rows(EXAMPLES, DIM, 2, true);
+    let stride = padded(DIM);
+    let embeddings: Vec<f32> = batch
+        .iter()
+        .flat_map(|&example| &all[example as usize * stride..][..stride])
+        .copied()
+        .collect();
+    let class_vectors = RowsView::f32(&class_vectors, DIM);
+    sampler.refresh(Cpu::detect(), class_vectors, None);
+    let request = Request {
+        seed: 11,
+        iteration,
+        cpu: Cpu::detect(),
+        examples: data.view(),
+        batch,
+        embeddings: RowsView::f32(&embeddings, DIM),
+        class_vectors,
+    };
+    let mut out = Candidates::new();
+    sampler.propose(&request, &mut out);
+    out
+}
+
+fn all_examples() -> Vec<u32> {
+    (0..EXAMPLES as u32).collect()
+}
+
+fn in_pool<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(threads)
+        .build()
+        .unwrap()
+        .install(work)
+}
+
+fn sets(candidates: &Candidates) -> Vec<(Vec<u32>, [u32; 4])> {
+    (0..candidates.len())
+        .map(|i| {
+            let counts = candidates.counts(i);
+            let numbers = [
+                counts.truths,
+                counts.found,
+                counts.drawn,
+                counts.drawn_log_q.to_bits(),
+            ];
+            (candidates.of(i).to_vec(), numbers)
+        })
+        .collect()
+}
+
+#[test]
+fn sets_are_lawful() {
+    let data = examples();
+    let counts = label_counts(data.view());
+    for kind in SAMPLERS {
+        for budget in [1, 40, 480, 5_000] {
+            for fill in [false, true] {
+                let lsh = LshConfig {
+                    fill,
+                    ..LshConfig::default()
+                };
+                let mut sampler = sampler(kind, budget, 5, &counts, &lsh);
+                let candidates = propose(&mut *sampler, &data, &all_examples(), 0);
+                assert_eq!(candidates.len(), EXAMPLES);
+                let mut given = 0;
+                for example in 0..EXAMPLES {
+                    let truths = data.view().labels(example);
+                    let set = candidates.of(example);
+                    assert_eq!(
+                        &set[..truths.len()],
+                        truths,
+                        "{kind}: true labels come first"
+                    );
+                    let mut sorted = set.to_vec();
+                    sorted.sort_unstable();
+                    sorted.dedup();
+                    assert_eq!(sorted.len(), set.len(), "{kind}: all different");
+                    assert!(
+                        sorted
+                            .last()
+                            .is_none_or(|&class| (class as usize) < CLASSES)
+                    );
+                    let negatives = set.len() - truths.len();
+                    assert!(negatives <= budget, "{kind}: {negatives} of {budget}");
+                    let full = budget.min(CLASSES - truths.len());
+                    let always_full = kind == SamplerKind::Uniform
+                        || kind == SamplerKind::Mixed
+                        || fill && kind.uses_tables();
+                    assert!(
+                        !always_full || negatives == full,
+                        "{kind}: {negatives} of {full}"
+                    );
+                    given += negatives as u64;
+                }
+                let stats = sampler.stats();
+                assert_eq!((stats.queries, stats.given), (EXAMPLES as u64, given));
+                assert!(stats.wanted >= stats.given);
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_and_place_in_the_batch_do_not_matter() {
+    let data = examples();
+    let counts = label_counts(data.view());
+    let lsh = LshConfig::default();
+    for kind in SAMPLERS {
+        let run = |threads, batch: &[u32]| {
+            in_pool(threads, || {
+                sets(&propose(
+                    &mut *sampler(kind, 40, 5, &counts, &lsh),
+                    &data,
+                    batch,
+                    7,
+                ))
+            })
+        };
+        let one = run(1, &all_examples());
+        assert_eq!(one, run(2, &all_examples()), "{kind}");
+        assert_eq!(one, run(5, &all_examples()), "{kind}");
+        let reversed: Vec<u32> = all_examples().into_iter().rev().collect();
+        let mut turned = run(3, &reversed);
+        turned.reverse();
+        assert_eq!(one, turned, "{kind}");
+    }
+}
+
+#[test]
+fn iterations_and_seeds_give_other_sets() {
+    let data = examples();
+    let counts = label_counts(data.view());
+    let lsh = LshConfig::default();
+    for kind in SAMPLERS {
+        let mut sampler = sampler(kind, 10, 5, &counts, &lsh);
+        let first = sets(&propose(&mut *sampler, &data, &all_examples(), 0));
+        let second = sets(&propose(&mut *sampler, &data, &all_examples(), 1));
+        assert_ne!(first, second, "{kind}");
+        assert_eq!(
+            first,
+            sets(&propose(&mut *sampler, &data, &all_examples(), 0)),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn an_empty_batch_is_no_trouble() {
+    let data = examples();
+    let counts = label_counts(data.view());
+    for kind in SAMPLERS {
+        let mut sampler = sampler(kind, 10, 5, &counts, &LshConfig::default());
+        assert!(propose(&mut *sampler, &data, &[], 0).is_empty());
+    }
+}
+
+/// Tables asked with w_y always hold y's own bucket, so whatever is found for
+/// `lsh-label` shares a bucket with one true label; without labels, with E_x.
+#[test]
+fn found_classes_share_a_bucket_with_the_query() {
+    let data = examples();
+    let counts = label_counts(data.view());
+    let class_vectors = random_rows(CLASSES, DIM, 1, false);
+    let embeddings = random_rows(EXAMPLES, DIM, 2, true);
+    let lsh = LshConfig {
+        k: Some(2),
+        l: Some(6),
+        ..LshConfig::default()
+    };
+    for kind in [SamplerKind::LshEmbedding, SamplerKind::LshLabel] {
+        let mut sampler = sampler(kind, 40, 5, &counts, &lsh);
+        let candidates = propose(&mut *sampler, &data, &all_examples(), 0);
+        let family = sampler.tables().unwrap().family();
+        let codes = |rows: &[f32], row: u32| {
+            let mut codes = vec![0; 6];
+            family.hash_rows(
+                Cpu::detect(),
+                RowsView::f32(rows, DIM),
+                &[row],
+                0..6,
+                &mut codes,
+            );
+            codes
+        };
+        for example in 0..EXAMPLES {
+            let truths = data.view().labels(example);
+            let queries: Vec<Vec<u32>> = if kind == SamplerKind::LshEmbedding || truths.is_empty() {
+                vec![codes(&embeddings, example as u32)]
+            } else {
+                truths.iter().map(|&y| codes(&class_vectors, y)).collect()
+            };
+            let found = &candidates.of(example)[truths.len()..];
+            let alike = queries.iter().any(|query| {
+                let shares = |&class: &u32| {
+                    codes(&class_vectors, class)
+                        .iter()
+                        .zip(query)
+                        .any(|(a, b)| a == b)
+                };
+                found.iter().all(shares)
+            });
+            assert!(alike, "{kind}, example {example}");
+        }
+        assert!(candidates.all_counts().iter().all(|c| c.drawn == 0));
+        assert!(candidates.all_counts().iter().map(|c| c.found).sum::<u32>() > 1_000);
+    }
+}
+
+/// One negative of many examples without labels, against the exact chances by
+/// Pearson's chi-square. Error level 1e-6 for each of the three.
+#[test]
+fn draws_follow_their_distribution() {
+    let classes = 40usize;
+    let counts: Vec<u32> = (0..classes as u32)
+        .map(|c| (c * 7) % 40 * ((c * 7) % 40) / 4)
+        .collect();
+    let total: u32 = counts.iter().sum();
+    let mut order: Vec<usize> = (0..classes).collect();
+    order.sort_by_key(|&class| std::cmp::Reverse(counts[class]));
+    let rank = |class: usize| order.iter().position(|&c| c == class).unwrap() as f64;
+    let chance = |kind, class: usize| match kind {
+        SamplerKind::Uniform => 1.0 / classes as f64,
+        SamplerKind::Frequency => f64::from(counts[class]) / f64::from(total),
+        _ => ((rank(class) + 2.0) / (rank(class) + 1.0)).ln() / (classes as f64 + 1.0).ln(),
+    };
+    let draws = 100_000u32;
+    let mut data = Dataset::empty(1, classes);
+    (0..draws).for_each(|_| data.push([(0, 1.0)], &[]));
+    let batch: Vec<u32> = (0..draws).collect();
+    for kind in [
+        SamplerKind::Uniform,
+        SamplerKind::Frequency,
+        SamplerKind::LogUniform,
+    ] {
+        let mut sampler = sampler(kind, 1, 5, &counts, &LshConfig::default());
+        let request = Request {
+            seed: 3,
+            iteration: 0,
+            cpu: Cpu::detect(),
+            examples: data.view(),
+            batch: &batch,
+            embeddings: RowsView::f32(&[], DIM),
+            class_vectors: RowsView::f32(&[], DIM),
+        };
+        let mut out = Candidates::new();
+        sampler.propose(&request, &mut out);
+        let mut observed = vec![0u32; classes];
+        (0..out.len()).for_each(|i| observed[out.of(i)[0] as usize] += 1);
+        let (mut statistic, mut freedom) = (0.0, -1.0);
+        for (class, &observed) in observed.iter().enumerate() {
+            let expected = chance(kind, class) * f64::from(draws);
+            if expected == 0.0 {
+                assert_eq!(observed, 0, "{kind} drew class {class}, which never occurs");
+            } else {
+                statistic += (f64::from(observed) - expected).powi(2) / expected;
+                freedom += 1.0;
+            }
+        }
+        // Wilson and Hilferty: the cube root of chi-square is nearly normal; 4.75
+        // standard deviations are exceeded with chance 1e-6.
+        let spread: f64 = 2.0 / (9.0 * freedom);
+        let limit = freedom * f64::powi(1.0 - spread + 4.75 * spread.sqrt(), 3);
+        assert!(
+            statistic < limit,
+            "{kind}: {statistic:.1}, at most {limit:.1}"
+        );
+    }
+}
+
+/// How often each class is among many sets, against `exp(class_log_q)`. That
+/// formula takes the number of draws as fixed, so agreement is not exact: 3% of
+/// the chance and five standard deviations are allowed.
+#[test]
+fn expected_counts_agree_with_what_is_drawn() {
+    let classes = 200usize;
+    let counts: Vec<u32> = (0..classes as u32).map(|c| 1 + 2_000 / (c + 1)).collect();
+    let draws = 40_000u32;
+    let mut data = Dataset::empty(1, classes);
+    (0..draws).for_each(|_| data.push([(0, 1.0)], &[]));
+    let batch: Vec<u32> = (0..draws).collect();
+    for kind in [
+        SamplerKind::Uniform,
+        SamplerKind::Frequency,
+        SamplerKind::LogUniform,
+    ] {
+        let mut sampler = sampler(kind, 20, 5, &counts, &LshConfig::default());
+        let request = Request {
+            seed: 4,
+            iteration: 0,
+            cpu: Cpu::detect(),
+            examples: data.view(),
+            batch: &batch,
+            embeddings: RowsView::f32(&[], DIM),
+            class_vectors: RowsView::f32(&[], DIM),
+        };
+        let mut out = Candidates::new();
+        sampler.propose(&request, &mut out);
+        let mut observed = vec![0u32; classes];
+        (0..out.len()).for_each(|i| out.of(i).iter().for_each(|&c| observed[c as usize] += 1));
+        for (&log_q, &observed) in sampler.class_log_q().unwrap().iter().zip(&observed) {
+            let expected = f64::from(log_q).exp();
+            let seen = f64::from(observed) / f64::from(draws);
+            let deviation = (expected * (1.0 - expected) / f64::from(draws)).sqrt();
+            let allowed = 0.03 * expected + 5.0 * deviation;
+            assert!(
+                (seen - expected).abs() < allowed,
+                "{kind}: {seen} against {expected}"
+            );
+        }
+    }
+}
+
+/// `Σ exp(score - log q)` over the mixed sampler's candidates, averaged over
+/// many draws, against the sum over all classes; whatever was found.
+#[test]
+fn the_mixed_sampler_estimates_the_partition_function_without_bias() {
+    let data = examples();
+    let counts = label_counts(data.view());
+    let score = |class: u32| (mix(8, Stream::Data, u64::from(class), 0) >> 40) as f64 / 4e6;
+    let full: f64 = (0..CLASSES as u32).map(|class| score(class).exp()).sum();
+    for (hashed_share, query) in [
+        (0.5, MixedQuery::Both),
+        (0.3, MixedQuery::Label),
+        (0.8, MixedQuery::Embedding),
+        (0.0, MixedQuery::Both),
+    ] {
+        let mixed = MixedConfig {
+            hashed_share,
+            query,
+        };
+        let lsh = LshConfig::default();
+        let setup = Setup {
+            seed: 5,
+            budget: 60,
+            dim: DIM,
+            label_counts: &counts,
+            lsh: &lsh,
+            mixed: &mixed,
+        };
+        let mut sampler = build(SamplerKind::Mixed, &setup).unwrap();
+        let mut estimates = Vec::new();
+        for iteration in 0..100 {
+            let candidates = propose(&mut *sampler, &data, &all_examples(), iteration);
+            for example in 0..EXAMPLES {
+                let counts = candidates.counts(example);
+                let certain = (counts.truths + counts.found) as usize;
+                let (sure, drawn) = candidates.of(example).split_at(certain);
+                let estimate = sure.iter().map(|&c| score(c).exp()).sum::<f64>()
+                    + drawn
+                        .iter()
+                        .map(|&c| (score(c) - f64::from(counts.drawn_log_q)).exp())
+                        .sum::<f64>();
+                estimates.push(estimate / full);
+                assert!(hashed_share > 0.0 || counts.found == 0);
+            }
+        }
+        let n = estimates.len() as f64;
+        let mean = estimates.iter().sum::<f64>() / n;
+        let variance = estimates.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
+        let error = (variance / n).sqrt();
+        assert!(
+            error < 0.01 && (mean - 1.0).abs() < 5.0 * error,
+            "{query:?}: {mean} ± {error}"
+        );
+    }
+}
