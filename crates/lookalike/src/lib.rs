@@ -13,3 +13,4 @@
 pub mod data;
 pub mod model;
 pub mod random;
+pub mod text;
