@@ -1,0 +1,42 @@
+//! Text in, names out: from a file of phrases and label names to examples of
+//! numbers, and back.
+//!
+//! ```text
+//! file → chunks → records → n-grams → tf-idf rows → examples
+//! source          records   tokens    vectoriser    corpus
+//!                 (delimited, json_lines, fasttext)  names: label name ↔ label id
+//! ```
+//!
+//! A file is read twice: once to count n-grams and labels ([`fit_dataset`]),
+//! once to turn each text into a row. Both passes stream: what is in memory is
+//! a few chunks of text, the n-gram table and the rows made so far. Both run in
+//! parallel over chunks whose size never depends on the number of threads, so
+//! the result does not either.
+//!
+//! Dense embeddings made elsewhere come in beside it, from a `.npy` matrix:
+//! [`dense_dataset`].
+
+mod corpus;
+mod delimited;
+mod detect;
+mod error;
+mod fasttext;
+mod fit;
+mod interner;
+mod json_lines;
+mod names;
+mod npy;
+mod options;
+mod records;
+mod source;
+mod store;
+mod tokens;
+mod vectoriser;
+
+pub use corpus::{Report, TextDataset, fit_dataset, transform_dataset};
+pub use error::TextError;
+pub use names::LabelNames;
+pub use npy::{dense_dataset, dense_dataset_with_names};
+pub use options::{Sizes, TextOptions};
+pub use records::{Column, Format, ReadOptions, Record, TextFile};
+pub use vectoriser::{Feature, Scratch, Vectoriser};

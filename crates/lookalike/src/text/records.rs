@@ -1,0 +1,366 @@
+//! Records of a text file: a text, its label names, the line it stands on.
+//!
+//! One reader a format ([`delimited`](super::delimited),
+//! [`json_lines`](super::json_lines), [`fasttext`](super::fasttext)); this file
+//! says what a user can choose and hands chunks of records, parsed in parallel,
+//! to whoever asked, in the order of the file.
+
+use std::path::Path;
+use std::str::FromStr;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use super::detect::layout;
+use super::source::{Chunk, Chunks, Framing, Source};
+use super::{TextError, delimited, fasttext, json_lines};
+
+/// One text with its labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// The text, as it stands in the file.
+    pub text: String,
+    /// Label names, trimmed, none empty; as they stand, so perhaps one twice.
+    pub labels: Vec<String>,
+    /// The line on which the record begins, from 1.
+    pub line: u64,
+}
+
+/// How a file writes its records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Format {
+    /// Columns separated by tabs.
+    Tsv,
+    /// Columns separated by commas.
+    Csv,
+    /// A JSON object a line.
+    JsonLines,
+    /// fastText's `__label__x __label__y some text`.
+    FastText,
+    /// A text a line, without labels.
+    Lines,
+}
+
+impl FromStr for Format {
+    type Err = TextError;
+
+    fn from_str(name: &str) -> Result<Self, TextError> {
+        Ok(match name {
+            "tsv" => Self::Tsv,
+            "csv" => Self::Csv,
+            "json-lines" | "jsonl" => Self::JsonLines,
+            "fasttext" => Self::FastText,
+            "lines" => Self::Lines,
+            _ => {
+                return Err(TextError::Options(format!(
+                    "unknown format {name:?}; expected tsv, csv, json-lines, fasttext or lines"
+                )));
+            }
+        })
+    }
+}
+
+/// A column, by its number from 1 or by its name in the header (in JSON lines:
+/// the name of the field).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Column {
+    /// By number, from 1.
+    Number(usize),
+    /// By name.
+    Name(String),
+}
+
+impl FromStr for Column {
+    type Err = TextError;
+
+    /// Digits are a number, everything else a name.
+    fn from_str(column: &str) -> Result<Self, TextError> {
+        match column.parse() {
+            Ok(0) => Err(TextError::Options(
+                "columns are numbered from 1, found 0".into(),
+            )),
+            Ok(number) => Ok(Self::Number(number)),
+            Err(_) => Ok(Self::Name(column.into())),
+        }
+    }
+}
+
+/// What a user says about a file. The default detects all of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ReadOptions {
+    /// The format; detected from the first line if not given.
+    pub format: Option<Format>,
+    /// The text's column. If not given: the one called `text`, else the first.
+    pub text: Option<Column>,
+    /// The labels' column. If not given: the one called `labels` or `label`,
+    /// else the second.
+    pub labels: Option<Column>,
+    /// Whether the first row names the columns. If not given: when a column is
+    /// asked for by name, or a cell of the first row is exactly `text`, `label`
+    /// or `labels`.
+    pub header: Option<bool>,
+    /// What stands between several labels of a cell (not in JSON, which has
+    /// arrays, nor in fastText's format).
+    pub label_separator: String,
+    /// Whether a field that begins with `"` is quoted, as RFC 4180 says.
+    pub quotes: bool,
+    /// What marks a label in fastText's format.
+    pub label_prefix: String,
+    /// Whether labels are read at all; a file to predict needs none.
+    pub with_labels: bool,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            format: None,
+            text: None,
+            labels: None,
+            header: None,
+            label_separator: "|".into(),
+            quotes: true,
+            label_prefix: "__label__".into(),
+            with_labels: true,
+        }
+    }
+}
+
+/// Where a format keeps text and labels, once the head of the file is known.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Layout {
+    Delimited(delimited::Layout),
+    JsonLines(json_lines::Layout),
+    FastText { prefix: String },
+    Lines,
+}
+
+impl Layout {
+    fn framing(&self) -> Framing {
+        match self {
+            Self::Delimited(layout) => layout.framing(),
+            _ => Framing::Lines,
+        }
+    }
+
+    fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
+        match self {
+            Self::Delimited(layout) => layout.parse(chunk, file),
+            Self::JsonLines(layout) => layout.parse(chunk, file),
+            Self::FastText { prefix } => fasttext::parse(chunk, file, prefix),
+            Self::Lines => Ok(lines(chunk.text(file)?, chunk.line)
+                .map(|(line, text)| Record {
+                    text: text.into(),
+                    labels: Vec::new(),
+                    line,
+                })
+                .collect()),
+        }
+    }
+}
+
+/// The lines of a chunk with their numbers, without their ends.
+pub(super) fn lines(text: &str, first: u64) -> impl Iterator<Item = (u64, &str)> {
+    (first..).zip(text.lines())
+}
+
+/// Label names of one cell.
+pub(super) fn split_labels(cell: &str, separator: &str) -> Vec<String> {
+    let names: Box<dyn Iterator<Item = &str>> = if separator.is_empty() {
+        Box::new(std::iter::once(cell))
+    } else {
+        Box::new(cell.split(separator))
+    };
+    names
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(String::from)
+        .collect()
+}
+
+/// A file of records that can be read as often as needed.
+#[derive(Clone, Debug)]
+pub struct TextFile {
+    source: Source,
+    layout: Layout,
+}
+
+impl TextFile {
+    /// A file on disk, plain or compressed (gzip, zstd). Reads its head to find
+    /// format and columns.
+    pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, TextError> {
+        Self::new(Source::Path(path.as_ref().into()), options)
+    }
+
+    /// A file in memory, plain or compressed; `name` is for messages.
+    pub fn from_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Self, TextError> {
+        Self::new(
+            Source::Memory {
+                name: name.into(),
+                bytes: bytes.into(),
+            },
+            options,
+        )
+    }
+
+    fn new(source: Source, options: &ReadOptions) -> Result<Self, TextError> {
+        let layout = layout(&source, options)?;
+        Ok(Self { source, layout })
+    }
+
+    /// The name used in messages.
+    pub fn name(&self) -> String {
+        self.source.name()
+    }
+
+    /// The format, given or detected.
+    pub fn format(&self) -> Format {
+        match &self.layout {
+            Layout::Delimited(layout) if layout.delimiter == b'\t' => Format::Tsv,
+            Layout::Delimited(_) => Format::Csv,
+            Layout::JsonLines(_) => Format::JsonLines,
+            Layout::FastText { .. } => Format::FastText,
+            Layout::Lines => Format::Lines,
+        }
+    }
+
+    /// Works on all records in parallel, a chunk of them at a time, and gives
+    /// the results to `take` in the order of the file, a group at a time. The
+    /// sizes of chunks and groups depend on the file alone. While a group is
+    /// worked on, the next one is read.
+    ///
+    /// Stops at the first error in the order of the file; `take` may have seen
+    /// earlier groups by then.
+    pub fn for_each_group<T: Send>(
+        &self,
+        work: impl Fn(Vec<Record>) -> T + Sync,
+        mut take: impl FnMut(Vec<T>),
+    ) -> Result<(), TextError> {
+        let file = self.name();
+        let mut chunks = Chunks::new(&self.source, self.layout.framing())?;
+        let mut group = chunks.next_group()?;
+        while !group.is_empty() {
+            let parse = |chunk: &Chunk| self.layout.parse(chunk, &file).map(&work);
+            let (next, done) = rayon::join(
+                || chunks.next_group(),
+                || group.par_iter().map(parse).collect::<Vec<_>>(),
+            );
+            take(done.into_iter().collect::<Result<_, _>>()?);
+            group = next?;
+        }
+        Ok(())
+    }
+
+    /// All records, one after the other, with one chunk in memory at a time.
+    pub fn records(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<Record, TextError>> + use<'_>, TextError> {
+        let file = self.name();
+        let mut chunks = Chunks::new(&self.source, self.layout.framing())?;
+        Ok(
+            std::iter::from_fn(move || chunks.next_chunk().transpose()).flat_map(move |chunk| {
+                match chunk.and_then(|chunk| self.layout.parse(&chunk, &file)) {
+                    Ok(records) => records.into_iter().map(Ok).collect(),
+                    Err(e) => vec![Err(e)],
+                }
+            }),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every format tells the same story.
+    #[test]
+    fn formats_are_detected_and_agree() {
+        let expected = [
+            ("München, Isar", vec!["Munich", "Bavaria"]),
+            ("wien", vec!["Vienna"]),
+        ];
+        let files = [
+            (Format::Tsv, "München, Isar\tMunich|Bavaria\nwien\tVienna\n"),
+            (
+                Format::Csv,
+                "labels,text\r\nMunich|Bavaria,\"München, Isar\"\r\nVienna,wien\r\n",
+            ),
+            (
+                Format::JsonLines,
+                "{\"text\":\"München, Isar\",\"labels\":[\"Munich\",\"Bavaria\"]}\n\n\
+                 {\"labels\":\"Vienna\",\"text\":\"wien\"}",
+            ),
+            (
+                Format::FastText,
+                "__label__Munich __label__Bavaria München, Isar\n__label__Vienna wien\n",
+            ),
+        ];
+        for (format, content) in files {
+            let file = TextFile::from_bytes("memory", content.as_bytes(), &ReadOptions::default())
+                .unwrap();
+            assert_eq!(file.format(), format);
+            let records: Vec<Record> = file.records().unwrap().map(Result::unwrap).collect();
+            assert_eq!(records.len(), 2, "{format:?}");
+            for (record, (text, labels)) in records.iter().zip(&expected) {
+                assert_eq!(record.text, *text, "{format:?}");
+                assert_eq!(record.labels, *labels, "{format:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn groups_come_in_the_order_of_the_file() {
+        let content: String = (0..60_000)
+            .map(|i| format!("text number {i}\tlabel{i}\n"))
+            .collect();
+        let file =
+            TextFile::from_bytes("memory", content.as_bytes(), &ReadOptions::default()).unwrap();
+        let mut grouped = Vec::new();
+        file.for_each_group(
+            |records| records,
+            |group| grouped.extend(group.into_iter().flatten()),
+        )
+        .unwrap();
+        let streamed: Vec<Record> = file.records().unwrap().map(Result::unwrap).collect();
+        assert_eq!(grouped.len(), 60_000);
+        assert_eq!(grouped, streamed);
+        assert!(
+            grouped
+                .iter()
+                .zip(1..)
+                .all(|(record, line)| record.line == line)
+        );
+    }
+
+    #[test]
+    fn invalid_utf8_is_placed() {
+        let content = [
+            b"ok\tx\n".repeat(100_000),
+            b"M\xc3\xbcn\xfcchen\ty\n".to_vec(),
+        ]
+        .concat();
+        let file = TextFile::from_bytes("m", &content, &ReadOptions::default()).unwrap();
+        match file.records().unwrap().find_map(Result::err) {
+            Some(TextError::InvalidUtf8 {
+                line: 100_001,
+                column: 4,
+                found: 0xfc,
+                ..
+            }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn plain_lines_keep_blank_ones() {
+        let options = ReadOptions {
+            with_labels: false,
+            ..Default::default()
+        };
+        let file = TextFile::from_bytes("m", b"Hello, world\n\nbye\n", &options).unwrap();
+        assert_eq!(file.format(), Format::Lines);
+        let texts: Vec<_> = file.records().unwrap().map(|r| r.unwrap().text).collect();
+        assert_eq!(texts, ["Hello, world", "", "bye"]);
+    }
+}

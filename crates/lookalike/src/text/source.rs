@@ -1,0 +1,323 @@
+//! Where the bytes come from, and how they are cut into chunks of whole records.
+//!
+//! Cutting is sequential and cheap (one `memchr` over the bytes); parsing and
+//! vectorising, which are not, happen in parallel on the chunks.
+
+use std::fs::File;
+use std::io::{BufReader, Cursor, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use memchr::{memchr, memchr_iter, memchr2, memrchr};
+
+use super::TextError;
+
+/// The size of a chunk. Never a function of the number of threads.
+const CHUNK_BYTES: usize = 128 << 10;
+/// Chunks worked on together; also bounds the memory in flight.
+const GROUP_CHUNKS: usize = 64;
+/// No record is longer; past this a quote was left open or the file is not text.
+const RECORD_BYTES_MAX: usize = 16 << 20;
+
+/// Bytes that can be read from the start as often as needed.
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Path(PathBuf),
+    Memory { name: String, bytes: Arc<[u8]> },
+}
+
+impl Source {
+    /// The name used in messages.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Path(path) => path.display().to_string(),
+            Self::Memory { name, .. } => name.clone(),
+        }
+    }
+
+    /// The plain bytes from the start: gzip and zstd are told by their first
+    /// bytes and unpacked, and a byte-order mark is skipped.
+    pub(super) fn open(&self) -> Result<Box<dyn Read + Send>, TextError> {
+        let failed = |e| TextError::io(self.name(), e);
+        let raw: Box<dyn Read + Send> = match self {
+            Self::Path(path) => Box::new(File::open(path).map_err(failed)?),
+            Self::Memory { bytes, .. } => Box::new(Cursor::new(Arc::clone(bytes))),
+        };
+        let (start, raw) = peek::<4>(raw).map_err(failed)?;
+        let plain: Box<dyn Read + Send> = match start[..] {
+            [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(raw))),
+            [0x28, 0xb5, 0x2f, 0xfd] => {
+                Box::new(zstd::stream::read::Decoder::new(raw).map_err(failed)?)
+            }
+            _ => raw,
+        };
+        let (start, mut plain) = peek::<3>(plain).map_err(failed)?;
+        if start == [0xef, 0xbb, 0xbf] {
+            plain.read_exact(&mut [0; 3]).map_err(failed)?;
+        }
+        Ok(plain)
+    }
+}
+
+/// The first bytes (fewer at the end of a short file) and a reader that still
+/// gives all of them.
+fn peek<const N: usize>(
+    mut reader: Box<dyn Read + Send>,
+) -> std::io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
+    let mut start = Vec::with_capacity(N);
+    reader.by_ref().take(N as u64).read_to_end(&mut start)?;
+    Ok((start.clone(), Box::new(Cursor::new(start).chain(reader))))
+}
+
+/// Whole records, in the order of the file.
+#[derive(Debug)]
+pub(super) struct Chunk {
+    pub(super) bytes: Vec<u8>,
+    /// The line on which the chunk begins.
+    pub(super) line: u64,
+}
+
+/// How records end.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Framing {
+    /// At every line's end.
+    Lines,
+    /// At a line's end outside quotes; fields are separated by this byte.
+    Quoted { delimiter: u8 },
+}
+
+/// Cuts a reader's bytes into [`Chunk`]s.
+pub(super) struct Chunks {
+    reader: Box<dyn Read + Send>,
+    file: String,
+    framing: Framing,
+    /// Bytes read but not yet handed out: the start of a record.
+    rest: Vec<u8>,
+    line: u64,
+    at_end: bool,
+}
+
+impl Chunks {
+    pub(super) fn new(source: &Source, framing: Framing) -> Result<Self, TextError> {
+        let reader = source.open()?;
+        Ok(Self {
+            reader,
+            file: source.name(),
+            framing,
+            rest: Vec::new(),
+            line: 1,
+            at_end: false,
+        })
+    }
+
+    /// The next chunks, as many as are worked on together; none at the end.
+    pub(super) fn next_group(&mut self) -> Result<Vec<Chunk>, TextError> {
+        let mut group = Vec::with_capacity(GROUP_CHUNKS);
+        while group.len() < GROUP_CHUNKS {
+            match self.next_chunk()? {
+                Some(chunk) => group.push(chunk),
+                None => break,
+            }
+        }
+        Ok(group)
+    }
+
+    /// The next chunk, none at the end of the file.
+    pub(super) fn next_chunk(&mut self) -> Result<Option<Chunk>, TextError> {
+        let mut bytes = std::mem::take(&mut self.rest);
+        let mut wanted = CHUNK_BYTES;
+        loop {
+            self.fill(&mut bytes, wanted)?;
+            let (end, open_quote) = last_record_end(&bytes, self.framing);
+            let end = if self.at_end { bytes.len() } else { end };
+            if end > 0 || self.at_end {
+                self.rest = bytes.split_off(end);
+                break;
+            }
+            if bytes.len() > RECORD_BYTES_MAX {
+                return Err(self.endless(&bytes, open_quote));
+            }
+            wanted = bytes.len() * 2;
+        }
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let line = self.line;
+        self.line += memchr_iter(b'\n', &bytes).count() as u64;
+        Ok(Some(Chunk { bytes, line }))
+    }
+
+    fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> Result<(), TextError> {
+        let missing = wanted.saturating_sub(bytes.len()) as u64;
+        let read = self.reader.by_ref().take(missing).read_to_end(bytes);
+        let read = read.map_err(|e| TextError::io(self.file.as_str(), e))?;
+        self.at_end = (read as u64) < missing;
+        Ok(())
+    }
+
+    fn endless(&self, bytes: &[u8], open_quote: Option<usize>) -> TextError {
+        let file = self.file.clone();
+        match open_quote {
+            Some(at) => {
+                let (line, column) = position(bytes, at, self.line);
+                TextError::UnbalancedQuote { file, line, column }
+            }
+            None => TextError::TooLong {
+                file,
+                line: self.line,
+                limit_bytes: RECORD_BYTES_MAX,
+            },
+        }
+    }
+}
+
+/// Just past the last record that ends within `bytes` (0 if none does), and the
+/// quote, if any, that is open where they stop.
+fn last_record_end(bytes: &[u8], framing: Framing) -> (usize, Option<usize>) {
+    let Framing::Quoted { delimiter } = framing else {
+        return (memrchr(b'\n', bytes).map_or(0, |at| at + 1), None);
+    };
+    let (mut end, mut at) = (0, 0);
+    while at < bytes.len() {
+        // Here a field begins.
+        if bytes[at] == b'"' {
+            match closing_quote(bytes, at) {
+                Some(close) => at = close + 1,
+                None => return (end, Some(at)),
+            }
+        }
+        match memchr2(delimiter, b'\n', &bytes[at..]) {
+            Some(length) => at += length + 1,
+            None => break,
+        }
+        if bytes[at - 1] == b'\n' {
+            end = at;
+        }
+    }
+    (end, None)
+}
+
+/// The quote that closes the one at `open`; doubled quotes do not.
+pub(super) fn closing_quote(bytes: &[u8], open: usize) -> Option<usize> {
+    let mut at = open + 1;
+    loop {
+        at += memchr(b'"', &bytes[at..])?;
+        if bytes.get(at + 1) != Some(&b'"') {
+            return Some(at);
+        }
+        at += 2;
+    }
+}
+
+/// Line and column (in characters) of a byte, `first_line` being that of the
+/// first byte. A column of bytes that are not UTF-8 counts each as it can.
+pub(super) fn position(bytes: &[u8], at: usize, first_line: u64) -> (u64, u64) {
+    let line = first_line + memchr_iter(b'\n', &bytes[..at]).count() as u64;
+    let start = memrchr(b'\n', &bytes[..at]).map_or(0, |newline| newline + 1);
+    let column = String::from_utf8_lossy(&bytes[start..at]).chars().count() as u64 + 1;
+    (line, column)
+}
+
+impl Chunk {
+    /// The chunk as text, or where it is not UTF-8.
+    pub(super) fn text(&self, file: &str) -> Result<&str, TextError> {
+        std::str::from_utf8(&self.bytes).map_err(|e| {
+            let at = e.valid_up_to();
+            let (line, column) = position(&self.bytes, at, self.line);
+            TextError::InvalidUtf8 {
+                file: file.into(),
+                line,
+                column,
+                found: self.bytes[at],
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn memory(bytes: &[u8]) -> Source {
+        Source::Memory {
+            name: "memory".into(),
+            bytes: bytes.into(),
+        }
+    }
+
+    fn all(source: &Source, framing: Framing) -> Vec<Chunk> {
+        let mut chunks = Chunks::new(source, framing).unwrap();
+        std::iter::from_fn(|| chunks.next_chunk().unwrap()).collect()
+    }
+
+    #[test]
+    fn chunks_hold_whole_records_and_lose_no_byte() {
+        let mut text = Vec::new();
+        for i in 0..40_000 {
+            writeln!(text, "\"row {i}\nsecond line\",x").unwrap();
+        }
+        let chunks = all(&memory(&text), Framing::Quoted { delimiter: b',' });
+        assert!(chunks.len() > 3);
+        let mut line = 1;
+        for chunk in &chunks {
+            assert!(chunk.bytes.starts_with(b"\"row ") && chunk.bytes.ends_with(b",x\n"));
+            assert_eq!(chunk.line, line);
+            line += memchr_iter(b'\n', &chunk.bytes).count() as u64;
+        }
+        assert_eq!(
+            chunks.into_iter().flat_map(|c| c.bytes).collect::<Vec<_>>(),
+            text
+        );
+    }
+
+    #[test]
+    fn a_record_longer_than_a_chunk_is_kept_whole() {
+        let text = [vec![b'a'; 3 * CHUNK_BYTES], b"\nb".to_vec()].concat();
+        let chunks = all(&memory(&text), Framing::Lines);
+        assert_eq!(
+            chunks.into_iter().flat_map(|c| c.bytes).collect::<Vec<_>>(),
+            text
+        );
+    }
+
+    #[test]
+    fn an_endless_quote_is_found_without_reading_everything() {
+        let text = [b"a,b\nc,\"d".to_vec(), vec![b'x'; 2 * RECORD_BYTES_MAX]].concat();
+        let mut chunks = Chunks::new(&memory(&text), Framing::Quoted { delimiter: b',' }).unwrap();
+        assert_eq!(chunks.next_chunk().unwrap().unwrap().bytes, b"a,b\n");
+        match chunks.next_chunk() {
+            Err(TextError::UnbalancedQuote {
+                line: 2, column: 3, ..
+            }) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn compression_and_byte_order_marks_are_told_by_content() {
+        let plain = b"\xef\xbb\xbfM\xc3\xbcnchen\tMunich\n";
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(plain).unwrap();
+        let zst = zstd::encode_all(&plain[..], 1).unwrap();
+        for packed in [plain.to_vec(), gz.finish().unwrap(), zst] {
+            let mut read = Vec::new();
+            memory(&packed)
+                .open()
+                .unwrap()
+                .read_to_end(&mut read)
+                .unwrap();
+            assert_eq!(read, &plain[3..]);
+        }
+        for short in [&b""[..], b"a", b"\x1f"] {
+            let mut read = Vec::new();
+            memory(short)
+                .open()
+                .unwrap()
+                .read_to_end(&mut read)
+                .unwrap();
+            assert_eq!(read, short);
+        }
+    }
+}
