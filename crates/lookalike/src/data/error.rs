@@ -41,6 +41,14 @@ impl fmt::Display for Place {
 }
 
 impl Place {
+    /// The line after the last line end of `text`.
+    pub(crate) fn end(file: &str, text: &[u8]) -> Self {
+        Self {
+            column: 1,
+            ..Self::of(file, text, text.len())
+        }
+    }
+
     /// The place of byte `offset` of `text`. O(offset): only called for errors.
     pub(crate) fn of(file: &str, text: &[u8], offset: usize) -> Self {
         let before = &text[..offset.min(text.len())];

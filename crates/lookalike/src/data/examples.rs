@@ -105,6 +105,19 @@ impl Dataset {
         self.label_offsets.push(self.label_ids.len() as u64);
     }
 
+    /// A copy of the chosen examples, in the order given.
+    pub fn select(examples: Examples<'_>, chosen: &[usize]) -> Self {
+        let mut data = Self::empty(examples.num_features, examples.num_classes);
+        for &example in chosen {
+            let (ids, values) = examples.features(example);
+            data.push(
+                ids.iter().copied().zip(values.iter().copied()),
+                examples.labels(example),
+            );
+        }
+        data
+    }
+
     /// The examples of all parts in order, with the sizes of the largest part.
     /// Copies in parallel: O(entries) and as much memory again.
     pub fn concat(parts: &[Dataset]) -> Self {

@@ -6,20 +6,29 @@
 
 /// The value and the end of the run of digits that starts at `at`. A value
 /// past 64 bits is held at `u64::MAX`.
-#[inline]
+#[inline(always)]
 pub(crate) fn digits(text: &[u8], at: usize) -> (u64, usize) {
-    let (mut value, mut length) = up_to_eight_digits(text, at);
-    let mut end = at + length;
-    while length == 8 {
-        let more;
-        (more, length) = up_to_eight_digits(text, end);
-        value = value.saturating_mul(TENS_U64[length]).saturating_add(more);
-        end += length;
+    let (value, length) = up_to_eight_digits(text, at);
+    if length < 8 {
+        (value, at + length)
+    } else {
+        more_digits(text, at + 8, value)
     }
-    (value, end)
 }
 
-#[inline]
+#[cold]
+fn more_digits(text: &[u8], mut end: usize, mut value: u64) -> (u64, usize) {
+    loop {
+        let (more, length) = up_to_eight_digits(text, end);
+        value = value.saturating_mul(TENS_U64[length]).saturating_add(more);
+        end += length;
+        if length < 8 {
+            return (value, end);
+        }
+    }
+}
+
+#[inline(always)]
 fn up_to_eight_digits(text: &[u8], at: usize) -> (u64, usize) {
     // A digit becomes 0 to 9; any other byte has its high bit set in `others`.
     // The sum may carry out of a byte that is no digit into a later one, but
@@ -39,7 +48,7 @@ fn up_to_eight_digits(text: &[u8], at: usize) -> (u64, usize) {
     (high.wrapping_add(low) >> 32, length)
 }
 
-#[inline]
+#[inline(always)]
 fn eight_bytes(text: &[u8], at: usize) -> u64 {
     match text.get(at..at + 8) {
         Some(bytes) => u64::from_le_bytes(bytes.try_into().expect("eight bytes")),
@@ -63,10 +72,15 @@ pub(crate) enum NotANumber {
 
 /// The number that stands in `text[at..]` up to white space or `end`, rounded
 /// to the nearest f32 exactly as the standard library rounds.
-#[inline]
+#[inline(always)]
 pub(crate) fn number(text: &[u8], at: usize, end: usize) -> Result<(f32, usize), NotANumber> {
     let start = at + usize::from(text.get(at) == Some(&b'-'));
-    let (mut mantissa, mut next) = digits(text, start);
+    let (mut mantissa, mut next) = match text.get(start..start + 2) {
+        // Nearly every value starts like this, and a branch that is always
+        // right costs less than reading a word.
+        Some(b"0.") => (0, start + 1),
+        _ => digits(text, start),
+    };
     let mut digit_count = next - start;
     let mut decimals = 0;
     if next < end && text[next] == b'.' {
@@ -96,7 +110,7 @@ pub(crate) fn number(text: &[u8], at: usize, end: usize) -> Result<(f32, usize),
 /// true value. Rounding it again to f32 errs only if it lies half-way between
 /// two neighbours in f32: such a point is itself an f64, so a true value on
 /// one side of it never rounds to the other side, only onto it.
-#[inline]
+#[inline(always)]
 fn exact_quotient(mantissa: u64, decimals: usize) -> Option<f32> {
     if mantissa > 1 << f64::MANTISSA_DIGITS {
         return None;

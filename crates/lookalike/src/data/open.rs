@@ -98,11 +98,16 @@ impl Compression {
     }
 }
 
-/// Decompressed bytes, one block after the other.
+/// Decompressed bytes, as they come.
 pub(crate) struct ByteStream {
     pub(crate) name: String,
     compression: Option<Compression>,
     reader: Box<dyn Read + Send>,
+    block: Vec<u8>,
+    /// Line ends so far, for the place of an error.
+    lines: u64,
+    /// Bytes since the last line end.
+    line_bytes: usize,
 }
 
 impl ByteStream {
@@ -125,75 +130,68 @@ impl ByteStream {
             .read_to_end(&mut head)
             .map_err(unreadable)?;
         let compression = Compression::of(&head);
-        let raw = Cursor::new(head).chain(raw);
+        let raw = io::BufReader::with_capacity(1 << 16, Cursor::new(head).chain(raw));
         let reader: Box<dyn Read + Send> = match compression {
             None => Box::new(raw),
-            Some(Compression::Gzip) => Box::new(flate2::bufread::MultiGzDecoder::new(
-                io::BufReader::with_capacity(1 << 16, raw),
-            )),
-            Some(Compression::Zstd) => Box::new(zstd::Decoder::new(raw).map_err(unreadable)?),
+            Some(Compression::Gzip) => Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
+            Some(Compression::Zstd) => {
+                Box::new(zstd::Decoder::with_buffer(raw).map_err(unreadable)?)
+            }
         };
         Ok(Self {
             name,
             compression,
             reader,
+            block: vec![0; 1 << 20],
+            lines: 0,
+            line_bytes: 0,
         })
     }
 
-    /// Fills `block` from the start; fewer bytes than its length only at the
-    /// end. `before` is the text already read, for the place of an error.
-    pub(crate) fn fill(&mut self, block: &mut [u8], before: &[u8]) -> Result<usize, DataError> {
-        let mut filled = 0;
-        while filled < block.len() {
-            match self.reader.read(&mut block[filled..]) {
-                Ok(0) => break,
-                Ok(n) => filled += n,
+    /// Appends what one read gives to `text`; false at the end. Of a line that
+    /// is too long only the beginning is kept: the rest could be without end,
+    /// and the parser refuses the line anyway.
+    pub(crate) fn read_more(&mut self, text: &mut Vec<u8>) -> Result<bool, DataError> {
+        let length = loop {
+            match self.reader.read(&mut self.block) {
+                Ok(length) => break length,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(self.failed(source, before, &block[..filled])),
+                Err(source) => return Err(self.failed(source)),
             }
+        };
+        let mut news = &self.block[..length];
+        if self.line_bytes > LINE_BYTES_MAX {
+            let end = memchr::memchr(b'\n', news).unwrap_or(news.len());
+            news = &news[end..];
         }
-        Ok(filled)
+        text.extend_from_slice(news);
+        self.lines += memchr::memchr_iter(b'\n', news).count() as u64;
+        match memchr::memrchr(b'\n', news) {
+            Some(end) => self.line_bytes = news.len() - end - 1,
+            None => self.line_bytes += news.len(),
+        }
+        Ok(length > 0)
     }
 
-    fn failed(&self, source: io::Error, before: &[u8], last: &[u8]) -> DataError {
+    fn read_to_end(mut self) -> Result<Vec<u8>, DataError> {
+        let mut text = Vec::new();
+        while self.read_more(&mut text)? {}
+        Ok(text)
+    }
+
+    fn failed(&self, source: io::Error) -> DataError {
+        let file = self.name.clone();
         match self.compression {
-            None => DataError::Unreadable {
-                file: self.name.clone(),
+            None => DataError::Unreadable { file, source },
+            Some(compression) => DataError::Damaged {
+                place: Place {
+                    file,
+                    line: self.lines + 1,
+                    column: self.line_bytes as u64 + 1,
+                },
+                format: compression.name(),
                 source,
             },
-            Some(compression) => {
-                let text = [before, last].concat();
-                DataError::Damaged {
-                    place: Place::of(&self.name, &text, text.len()),
-                    format: compression.name(),
-                    source,
-                }
-            }
-        }
-    }
-
-    /// Everything, but of a line that is too long only its beginning: the rest
-    /// could be without end, and the parser refuses the line anyway.
-    fn read_to_end(mut self) -> Result<Vec<u8>, DataError> {
-        let mut block = vec![0; 1 << 20];
-        let mut text = Vec::new();
-        let mut line_start = 0;
-        loop {
-            let filled = self.fill(&mut block, &text)?;
-            if filled == 0 {
-                return Ok(text);
-            }
-            let mut news = &block[..filled];
-            if text.len() - line_start > LINE_BYTES_MAX {
-                match memchr::memchr(b'\n', news) {
-                    Some(end) => news = &news[end..],
-                    None => continue,
-                }
-            }
-            if let Some(end) = memchr::memrchr(b'\n', news) {
-                line_start = text.len() + end + 1;
-            }
-            text.extend_from_slice(news);
         }
     }
 }

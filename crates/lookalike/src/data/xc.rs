@@ -57,9 +57,6 @@ pub fn parse(
     options: &ReadOptions,
 ) -> Result<(Dataset, ReadReport), DataError> {
     let text = without_byte_order_mark(text);
-    if text.iter().all(u8::is_ascii_whitespace) {
-        return Err(DataError::Empty(Place::of(name, text, 0)));
-    }
     let header = Header::detect(name, text)?;
     let mut report = ReadReport::default();
     let limits = limits(name, header.as_ref(), options, &mut report);
@@ -69,6 +66,9 @@ pub fn parse(
     if let (false, Some(&fault)) = (options.skip_bad_rows, rows.faults.first()) {
         return Err(describe(name, text, fault));
     }
+    if header.is_none() && rows.count() == 0 {
+        return Err(DataError::Empty(Place::of(name, text, 0)));
+    }
     report.bad_rows = rows.bad_rows;
     report.first_errors = rows
         .faults
@@ -76,25 +76,28 @@ pub fn parse(
         .map(|&fault| describe(name, text, fault))
         .collect();
     if let Some(header) = &header {
-        match header.check_row_count(name, text, rows.count(), empty_rows_at_end) {
+        match header.check_row_count(Place::end(name, text), rows.count(), empty_rows_at_end) {
             Ok(missing) => rows.pieces.push(empty_examples(missing)),
             Err(error) if options.skip_bad_rows => report.notes.push(error.to_string()),
             Err(error) => return Err(error),
         }
     }
+    Ok((join(&rows, header.as_ref(), options), report))
+}
+
+/// All rows in one, with the sizes of the model, the header or the largest ids.
+pub(super) fn join(rows: &Rows, header: Option<&Header>, options: &ReadOptions) -> Dataset {
     let mut data = Dataset::concat(&rows.pieces);
-    drop(rows);
-    let declared = |pick: fn(&Header) -> u64| header.as_ref().map(|h| pick(h) as usize);
     let largest = |ids: &[u32]| ids.par_iter().max().map_or(0, |&id| id as usize + 1);
     data.num_features = options
         .num_features
-        .or(declared(|h| h.features))
+        .or(header.map(|h| h.features as usize))
         .unwrap_or_else(|| largest(&data.feature_ids));
     data.num_classes = options
         .num_classes
-        .or(declared(|h| h.classes))
+        .or(header.map(|h| h.classes as usize))
         .unwrap_or_else(|| largest(&data.label_ids));
-    Ok((data, report))
+    data
 }
 
 /// Some editors put one before the first line.
@@ -147,27 +150,26 @@ impl Header {
         }))
     }
 
-    /// How many empty lines at the end are examples, if the rest fits.
-    fn check_row_count(
+    /// How many empty lines at the end are examples, if the rest fits. `end` is
+    /// where the file ends.
+    pub(super) fn check_row_count(
         &self,
-        name: &str,
-        text: &[u8],
+        end: Place,
         rows: u64,
         empty_at_end: u64,
     ) -> Result<u64, DataError> {
         let (place, found) = if rows > self.examples {
             // Every line is a row, and the header is the first line.
             let place = Place {
-                file: name.to_owned(),
                 line: self.examples + 2,
                 column: 1,
+                ..end
             };
             (place, format!("example {} of {rows}", self.examples + 1))
         } else if rows + empty_at_end < self.examples {
-            let count = rows + empty_at_end;
             (
-                Place::of(name, text, text.len()),
-                format!("the end of the file after {count} examples"),
+                end,
+                format!("the end of the file after {} examples", rows + empty_at_end),
             )
         } else {
             return Ok(self.examples - rows);
@@ -318,7 +320,7 @@ impl Rows {
         }
     }
 
-    fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.pieces
             .iter()
             .map(|piece| piece.view().len() as u64)
@@ -353,7 +355,7 @@ fn cut_at_line_ends(text: &[u8], range: std::ops::Range<usize>) -> Vec<usize> {
 }
 
 /// Where the last row that is not empty ends, and how many empty ones follow.
-fn without_empty_rows_at_end(text: &[u8], start: usize) -> (usize, u64) {
+pub(super) fn without_empty_rows_at_end(text: &[u8], start: usize) -> (usize, u64) {
     let (mut end, mut empty_rows) = (text.len(), 0);
     loop {
         let body = &text[start..end];
@@ -370,7 +372,7 @@ fn without_empty_rows_at_end(text: &[u8], start: usize) -> (usize, u64) {
     (end, empty_rows)
 }
 
-fn empty_examples(count: u64) -> Dataset {
+pub(super) fn empty_examples(count: u64) -> Dataset {
     let mut data = Dataset::empty(0, 0);
     for _ in 0..count {
         data.push([], &[]);

@@ -60,7 +60,7 @@ fn empty_lines_are_examples_as_far_as_the_header_asks() {
 fn messages_carry_place_finding_and_expectation() {
     for (text, wanted) in [
         ("", "f, line 1, column 1: the file is empty"),
-        (" \n\r\n", "the file is empty"),
+        ("\n\r\n", "the file is empty"),
         (
             "1 0:1\n1 0:abc\n",
             "f, line 2, column 5: found `abc`; expected a decimal number",

@@ -1,0 +1,252 @@
+//! Examples as they come: a file or a pipe read block by block, in memory that
+//! does not grow with its length.
+//!
+//! A block is whatever whole lines one read gives, so a program that writes
+//! line by line into a pipe is answered line by line. Rules and messages are
+//! those of [`super::xc`].
+
+use std::path::Path;
+
+use super::Dataset;
+use super::error::{DataError, PackedProblem, Place};
+use super::open::ByteStream;
+use super::packed::MAGIC;
+use super::row::Limits;
+use super::xc::{self, Header, ReadOptions, ReadReport, Rows};
+
+/// An iterator over blocks of examples.
+///
+/// Without a header and without sizes in the options, a block has the sizes of
+/// its own largest ids.
+pub struct Blocks {
+    stream: ByteStream,
+    options: ReadOptions,
+    /// Bytes read and not yet parsed: at most a line beyond a block.
+    text: Vec<u8>,
+    start: Option<Start>,
+    /// Lines in the blocks before this one.
+    lines: u64,
+    rows: u64,
+    /// Empty lines that are examples if anything follows them.
+    empty_rows: u64,
+    ended: bool,
+}
+
+/// What the first line decides.
+struct Start {
+    header: Option<Header>,
+    limits: Limits,
+}
+
+impl Blocks {
+    /// Opens text at `path`, or standard input for `-`; it may be compressed.
+    /// Packed files are not streamed: use [`super::Source::load`].
+    pub fn open(path: &Path, options: &ReadOptions) -> Result<Self, DataError> {
+        Ok(Self {
+            stream: ByteStream::open(path)?,
+            options: options.clone(),
+            text: Vec::new(),
+            start: None,
+            lines: 0,
+            rows: 0,
+            empty_rows: 0,
+            ended: false,
+        })
+    }
+
+    /// Reads until there is a whole line or the end; gives all whole lines.
+    fn next_lines(&mut self) -> Result<Vec<u8>, DataError> {
+        let mut searched = 0;
+        let end = loop {
+            if let Some(end) = memchr::memrchr(b'\n', &self.text[searched..]) {
+                break searched + end + 1;
+            }
+            searched = self.text.len();
+            if !self.stream.read_more(&mut self.text)? {
+                self.ended = true;
+                break self.text.len();
+            }
+        };
+        let rest = self.text.split_off(end);
+        Ok(std::mem::replace(&mut self.text, rest))
+    }
+
+    /// What the first line decides, and where the rows start after it.
+    fn begin(&self, text: &[u8], report: &mut ReadReport) -> Result<(Start, usize), DataError> {
+        let name = &self.stream.name;
+        if text.starts_with(MAGIC) {
+            return Err(DataError::Packed {
+                file: name.clone(),
+                problem: PackedProblem::NotPlain,
+            });
+        }
+        let header = Header::detect(name, text)?;
+        let first_row = header.as_ref().map_or(0, |h| h.end);
+        let limits = xc::limits(name, header.as_ref(), &self.options, report);
+        Ok((Start { header, limits }, first_row))
+    }
+
+    fn next_block(&mut self) -> Result<(Dataset, ReadReport), DataError> {
+        let lines = self.next_lines()?;
+        let mut report = ReadReport::default();
+        let (start, text, first_row) = match self.start.take() {
+            Some(start) => (start, &lines[..], 0),
+            None => {
+                let text = xc::without_byte_order_mark(&lines);
+                let (start, first_row) = self.begin(text, &mut report)?;
+                (start, text, first_row)
+            }
+        };
+        let (end, empty_rows) = xc::without_empty_rows_at_end(text, first_row);
+        let mut rows = Rows::parse(
+            text,
+            first_row..end,
+            &start.limits,
+            self.options.skip_bad_rows,
+        );
+        self.report_faults(text, &rows, &mut report)?;
+        if rows.count() > 0 {
+            rows.pieces
+                .insert(0, xc::empty_examples(std::mem::take(&mut self.empty_rows)));
+        }
+        self.empty_rows += empty_rows;
+        self.rows += rows.count();
+        self.lines += memchr::memchr_iter(b'\n', text).count() as u64;
+        if self.ended {
+            self.finish(start.header.as_ref(), &mut rows, &mut report)?;
+        }
+        let data = xc::join(&rows, start.header.as_ref(), &self.options);
+        self.start = Some(start);
+        Ok((data, report))
+    }
+
+    fn report_faults(
+        &self,
+        text: &[u8],
+        rows: &Rows,
+        report: &mut ReadReport,
+    ) -> Result<(), DataError> {
+        let mut errors = rows.faults.iter().map(|&fault| {
+            let mut error = xc::describe(&self.stream.name, text, fault);
+            if let DataError::Row { place, .. } = &mut error {
+                place.line += self.lines;
+            }
+            error
+        });
+        if !self.options.skip_bad_rows
+            && let Some(error) = errors.next()
+        {
+            return Err(error);
+        }
+        report.first_errors = errors.collect();
+        report.bad_rows = rows.bad_rows;
+        Ok(())
+    }
+
+    /// Checks what can only be known at the end.
+    fn finish(
+        &self,
+        header: Option<&Header>,
+        rows: &mut Rows,
+        report: &mut ReadReport,
+    ) -> Result<(), DataError> {
+        let end = Place {
+            file: self.stream.name.clone(),
+            line: self.lines + 1,
+            column: 1,
+        };
+        let Some(header) = header else {
+            return if self.rows == 0 {
+                Err(DataError::Empty(Place { line: 1, ..end }))
+            } else {
+                Ok(())
+            };
+        };
+        match header.check_row_count(end, self.rows, self.empty_rows) {
+            Ok(missing) => rows.pieces.push(xc::empty_examples(missing)),
+            Err(error) if self.options.skip_bad_rows => report.notes.push(error.to_string()),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Blocks {
+    type Item = Result<(Dataset, ReadReport), DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let block = self.next_block();
+        self.ended |= block.is_err();
+        Some(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocks_of(path: &Path, options: &ReadOptions) -> Result<(Dataset, u64), DataError> {
+        let mut parts = Vec::new();
+        let mut bad_rows = 0;
+        for block in Blocks::open(path, options)? {
+            let (data, report) = block?;
+            assert_eq!(data.view().check_law(), Ok(()));
+            bad_rows += report.bad_rows;
+            parts.push(data);
+        }
+        Ok((Dataset::concat(&parts), bad_rows))
+    }
+
+    #[test]
+    fn blocks_join_to_what_the_whole_file_gives() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data");
+        let skip = ReadOptions {
+            skip_bad_rows: true,
+            ..Default::default()
+        };
+        let many: String = (0..200_000u32)
+            .map(|i| {
+                if i % 1000 == 9 {
+                    "\n".into()
+                } else {
+                    format!("{} {i}:0.5\n", i % 7)
+                }
+            })
+            .collect();
+        let mut cases = vec![
+            "3 9 9\n1 0:1\n\n2 3:1".to_owned(),
+            "4 9 9\n1 0:1\n\n2 3:1\n\n\n".to_owned(),
+            "1 0:1\n\n2 3:1\n\n\n".to_owned(),
+            "1 0:1\nbad\n2 3:1\n".to_owned(),
+            "5 9 9\n1 0:1\n".to_owned(),
+            "1 9 9\n1 0:1\n2 0:1\n".to_owned(),
+            String::new(),
+            " \n".to_owned(),
+            many.clone(),
+            many.replace("123456:0.5", "123456:?"),
+            format!("200000 200000 7\n{many}\n\n"),
+        ];
+        cases.push(cases[0].replace('\n', "\r\n"));
+        for text in &cases {
+            std::fs::write(&path, text).unwrap();
+            for options in [&ReadOptions::default(), &skip] {
+                let whole = xc::parse(&path.display().to_string(), text.as_bytes(), options);
+                let blocks = blocks_of(&path, options);
+                match (whole, blocks) {
+                    (Ok((data, report)), Ok((joined, bad_rows))) => {
+                        assert!(joined == data && bad_rows == report.bad_rows);
+                    }
+                    (Err(whole), Err(blocks)) => assert_eq!(whole.to_string(), blocks.to_string()),
+                    (whole, blocks) => panic!(
+                        "{:?}: {whole:?} but {blocks:?}",
+                        &text[..text.len().min(50)]
+                    ),
+                }
+            }
+        }
+    }
+}
