@@ -79,10 +79,8 @@ fn capped_precision_is_not_precision() {
 /// With A = B = 1 the inverse propensity is simply 1 + C / (n + 1).
 #[test]
 fn propensities_and_tail_by_hand() {
-    let frequencies =
-        TrainingFrequencies { examples_of_class: &[0, 1, 3, 9, 99], num_examples: 55 };
-    let options =
-        MetricOptions { k: vec![1, 2], propensity_a: 1.0, propensity_b: 1.0, tail_examples_max: 3 };
+    let frequencies = TrainingFrequencies { examples_of_class: &[0, 1, 3, 9, 99], num_examples: 55 };
+    let options = MetricOptions { k: vec![1, 2], propensity_a: 1.0, propensity_b: 1.0, tail_examples_max: 3 };
     let metrics = Metrics::new(&options, Some(frequencies)).unwrap();
     let c = (55f64.ln() - 1.0) * 2.0;
     let inverse = [1.0 + c, 1.0 + c / 2.0, 1.0 + c / 4.0, 1.0 + c / 10.0, 1.0 + c / 100.0];
@@ -177,8 +175,7 @@ fn cases(count: usize, seed: u64) -> Vec<Case> {
 
 /// Straight from the definitions, one sum at a time.
 fn naive(cases: &[Case], counts: &[u32], num_examples: usize, k: usize) -> Vec<(String, f64)> {
-    let inverse =
-        |class: u32| Propensity::new(0.55, 1.5, num_examples).inverse(counts[class as usize]);
+    let inverse = |class: u32| Propensity::new(0.55, 1.5, num_examples).inverse(counts[class as usize]);
     let inverse_unknown = Propensity::new(0.55, 1.5, num_examples).inverse(0);
     let is_tail = |class: u32| counts[class as usize] <= 5;
     let labelled: Vec<_> = cases.iter().filter(|(_, y, u)| y.len() + u > 0).collect();
@@ -281,9 +278,7 @@ fn threads_change_nothing() {
     for (predicted, labels, unknown) in &cases {
         serial.add(&metrics, predicted, labels, *unknown);
     }
-    for ((name, serial), (_, parallel)) in
-        serial.values(&metrics).iter().zip(one.values(&metrics).iter())
-    {
+    for ((name, serial), (_, parallel)) in serial.values(&metrics).iter().zip(one.values(&metrics).iter()) {
         assert!((serial.unwrap() - parallel.unwrap()).abs() < 1e-9, "{name}");
     }
 }

@@ -43,13 +43,7 @@ impl Totals {
     /// Measures one example. `predicted` are distinct classes, best first;
     /// `labels` are ascending and distinct; `unknown_labels` more are true but
     /// not among the model's classes.
-    pub fn add(
-        &mut self,
-        metrics: &Metrics<'_>,
-        predicted: &[u32],
-        labels: &[u32],
-        unknown_labels: usize,
-    ) {
+    pub fn add(&mut self, metrics: &Metrics<'_>, predicted: &[u32], labels: &[u32], unknown_labels: usize) {
         let num_labels = labels.len() + unknown_labels;
         if num_labels == 0 {
             self.skipped += 1;
@@ -141,14 +135,7 @@ impl Totals {
 }
 
 impl Sums {
-    fn add(
-        &mut self,
-        k: usize,
-        num_labels: usize,
-        truth: &Truth,
-        found: &Found,
-        perfect: &Perfect,
-    ) {
+    fn add(&mut self, k: usize, num_labels: usize, truth: &Truth, found: &Found, perfect: &Perfect) {
         let hits = found.hits as f64;
         self.precision += hits / k as f64;
         self.capped_precision += hits / k.min(num_labels) as f64;

@@ -55,13 +55,7 @@ pub fn rescore<'s>(
 
 impl RescoreScratch {
     /// `products[i] = class_vectors[candidates[i]] · embedding`.
-    fn multiply(
-        &mut self,
-        cpu: Cpu,
-        class_vectors: RowsView<'_>,
-        embedding: &[f32],
-        candidates: &[u32],
-    ) {
+    fn multiply(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, embedding: &[f32], candidates: &[u32]) {
         self.products.clear();
         self.products.resize(candidates.len(), 0.0);
         // The product is symmetric: the embedding takes the part of the one row,
@@ -81,13 +75,7 @@ impl RescoreScratch {
 }
 
 /// One class vector at a time.
-fn dot_each<T: Element>(
-    cpu: Cpu,
-    data: &[T],
-    embedding: &[f32],
-    candidates: &[u32],
-    products: &mut [f32],
-) {
+fn dot_each<T: Element>(cpu: Cpu, data: &[T], embedding: &[f32], candidates: &[u32], products: &mut [f32]) {
     let stride = embedding.len();
     for (&class, product) in candidates.iter().zip(products) {
         let row = &data[class as usize * stride..][..stride];

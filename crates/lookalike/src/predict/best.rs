@@ -92,8 +92,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn naive(offers: &[(f32, u32)], k: usize) -> Vec<(f32, u32)> {
-        let mut all: Vec<_> =
-            offers.iter().copied().filter(|(s, _)| *s > f32::NEG_INFINITY).collect();
+        let mut all: Vec<_> = offers.iter().copied().filter(|(s, _)| *s > f32::NEG_INFINITY).collect();
         all.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap().then(a.1.cmp(&b.1)));
         all.truncate(k);
         all

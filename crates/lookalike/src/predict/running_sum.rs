@@ -77,9 +77,7 @@ mod tests {
         assert_eq!(log_sum_exp(&[]), f32::NEG_INFINITY);
         assert_eq!(log_sum_exp(&[&[f32::NEG_INFINITY; 20]]), f32::NEG_INFINITY);
         assert!((log_sum_exp(&[&[1000.0], &[1000.0]]) - 1000.0 - ln2).abs() < 1e-3);
-        assert!(
-            (log_sum_exp(&[&[-1000.0, f32::NEG_INFINITY], &[-1000.0]]) + 1000.0 - ln2).abs() < 1e-3
-        );
+        assert!((log_sum_exp(&[&[-1000.0, f32::NEG_INFINITY], &[-1000.0]]) + 1000.0 - ln2).abs() < 1e-3);
         assert_eq!(log_sum_exp(&[&[-1000.0], &[1000.0], &[-1000.0]]), 1000.0);
         assert!((log_sum_exp(&[&[0.5; 200], &[0.5; 56]]) - 0.5 - 8.0 * ln2).abs() < 1e-5);
         assert!(log_sum_exp(&[&[0.0, f32::NAN]]).is_nan());
