@@ -5,7 +5,8 @@
 //! embeddings of 128 floats (512 KiB, so in L2, not in L1), lists of 48
 //! examples a class drawn at random, class rows walked in order. `sum_rows` and
 //! `adam_row` also run on rows drawn at random from 256 MiB, which no L2 holds.
-//! Each number is the fastest of 9 timings of at least 10 ms.
+//! Each number is the fastest of 100 timings of at least 0.3 ms: short enough to
+//! fit between interruptions by other programs.
 //!
 //! `cargo bench -p lookalike-kernels [-- NAME]` runs those whose name contains
 //! NAME.
@@ -26,18 +27,18 @@ const STEP: AdamStep = AdamStep {
     epsilon: 1e-8,
 };
 
-/// Seconds one call takes, the fastest of nine timings.
+/// Seconds one call takes, the fastest of a hundred timings.
 fn seconds(mut call: impl FnMut()) -> f64 {
     let mut calls = 1;
     let mut best = f64::INFINITY;
     let mut timings = 0;
-    while timings < 9 {
+    while timings < 100 {
         let start = Instant::now();
         for _ in 0..calls {
             call();
         }
         let taken = start.elapsed().as_secs_f64();
-        if taken < 0.01 {
+        if taken < 0.000_3 {
             calls *= 2;
             continue;
         }
@@ -73,11 +74,19 @@ fn random(seed: &mut u64) -> u32 {
     (*seed >> 33) as u32
 }
 
-fn numbers<T: Element>(len: usize) -> Vec<T> {
+/// Numbers between -1 and 1 on a cache line's boundary, as rows are in training.
+fn numbers<T: Element>(len: usize) -> &'static mut [T] {
     let mut seed = len as u64;
-    (0..len)
-        .map(|_| T::from_f32(random(&mut seed) as f32 / (1u32 << 30) as f32 - 1.0))
-        .collect()
+    let mut number = || T::from_f32(random(&mut seed) as f32 / (1u32 << 30) as f32 - 1.0);
+    let pattern: Vec<T> = (0..len.min(1 << 16)).map(|_| number()).collect();
+    let padding = 64 / size_of::<T>();
+    let all = vec![T::default(); len + padding].leak();
+    let aligned = all.as_ptr().align_offset(64);
+    let numbers = &mut all[aligned..][..len];
+    for part in numbers.chunks_mut(1 << 16) {
+        part.copy_from_slice(&pattern[..part.len()]);
+    }
+    numbers
 }
 
 fn list(len: usize, below: usize) -> Vec<u32> {
@@ -106,9 +115,9 @@ fn main() {
 
 fn pairs<T: Element>(table: &Table) {
     const CLASSES: usize = 256;
-    let classes: Vec<T> = numbers(CLASSES * DIM);
-    let rows: Vec<f32> = numbers(EXAMPLES * DIM);
-    let mut d_rows = vec![0.0; EXAMPLES * DIM];
+    let classes: &[T] = numbers(CLASSES * DIM);
+    let rows: &[f32] = numbers(EXAMPLES * DIM);
+    let d_rows: &mut [f32] = numbers(EXAMPLES * DIM);
     let entries: Vec<u32> = list(CLASSES * LIST, EXAMPLES)
         .iter()
         .map(|e| e << FLAG_BITS)
@@ -143,29 +152,23 @@ fn pairs<T: Element>(table: &Table) {
                 for (class, entries) in lists() {
                     let g = &g[..len];
                     match cpu {
-                        Some(cpu) => {
-                            backward_row(cpu, class, &rows, &mut d_rows, entries, g, &mut grad)
+                        Some(cpu) => backward_row(cpu, class, &rows, d_rows, entries, g, &mut grad),
+                        None => {
+                            reference::backward_row(class, &rows, d_rows, entries, g, &mut grad)
                         }
-                        None => reference::backward_row(
-                            class,
-                            &rows,
-                            &mut d_rows,
-                            entries,
-                            g,
-                            &mut grad,
-                        ),
                     }
                 }
                 black_box(&mut grad);
             },
         );
     }
-    let mut state = [
-        classes.clone(),
-        vec![T::from_f32(0.0); CLASSES * DIM],
-        vec![T::from_f32(0.0); CLASSES * DIM],
+    let mut state: [&mut [T]; 3] = [
+        numbers(CLASSES * DIM),
+        numbers(CLASSES * DIM),
+        numbers(CLASSES * DIM),
     ];
-    let grads: Vec<f32> = numbers(DIM);
+    state[2].fill(T::from_f32(0.1));
+    let grads: &[f32] = numbers(DIM);
     table.row(&format!("adam_row {} near", T::NAME), CLASSES, |cpu| {
         for i in 0..CLASSES {
             let [w, m, v] = state.each_mut().map(|x| &mut x[i * DIM..][..DIM]);
@@ -179,33 +182,37 @@ fn pairs<T: Element>(table: &Table) {
 
 fn far_rows<T: Element>(table: &Table) {
     let count = (256 << 20) / size_of::<T>() / DIM;
-    let rows = numbers::<T>(1 << 16).repeat((count * DIM) >> 16);
-    let ids = list(1 << 14, count);
-    let weights: Vec<f32> = numbers(64);
-    let mut out = vec![0.0; DIM];
+    let rows: &[T] = numbers(count * DIM);
+    let ids = list(1 << 12, count);
+    let weights: &[f32] = numbers(64);
+    let out: &mut [f32] = numbers(DIM);
     table.row(&format!("sum_rows {} far", T::NAME), ids.len(), |cpu| {
         for ids in ids.chunks_exact(64) {
             match cpu {
-                Some(cpu) => sum_rows(cpu, &rows, ids, &weights, &mut out),
-                None => reference::sum_rows(&rows, ids, &weights, &mut out),
+                Some(cpu) => sum_rows(cpu, rows, ids, weights, out),
+                None => reference::sum_rows(rows, ids, weights, out),
             }
         }
-        black_box(&mut out);
+        black_box(&out);
     });
     let near: Vec<u32> = ids.iter().map(|id| id % 1024).collect();
     table.row(&format!("sum_rows {} near", T::NAME), ids.len(), |cpu| {
         for ids in near.chunks_exact(64) {
             match cpu {
-                Some(cpu) => sum_rows(cpu, &rows, ids, &weights, &mut out),
-                None => reference::sum_rows(&rows, ids, &weights, &mut out),
+                Some(cpu) => sum_rows(cpu, rows, ids, weights, out),
+                None => reference::sum_rows(rows, ids, weights, out),
             }
         }
-        black_box(&mut out);
+        black_box(&out);
     });
-    let mut state = [rows.clone(), rows.clone(), rows];
+    let mut state: [&mut [T]; 3] = [
+        numbers(count * DIM),
+        numbers(count * DIM),
+        numbers(count * DIM),
+    ];
     state[2].fill(T::from_f32(0.1));
-    let grads: Vec<f32> = numbers(DIM);
-    let ids: Vec<usize> = list(1 << 14, count)
+    let grads: &[f32] = numbers(DIM);
+    let ids: Vec<usize> = list(1 << 12, count)
         .iter()
         .map(|&id| id as usize * DIM)
         .collect();
@@ -227,12 +234,12 @@ fn far_rows<T: Element>(table: &Table) {
 
 /// A code is K = 6 bins of 8 of one vector; 50 tables.
 fn hashes(table: &Table) {
-    let rows: Vec<f32> = numbers(LANES * DIM);
+    let rows: &[f32] = numbers(LANES * DIM);
     let rows: [&[f32]; LANES] = std::array::from_fn(|r| &rows[r * DIM..][..DIM]);
-    let mut transposed = vec![0.0; DIM * LANES];
+    let transposed: &mut [f32] = numbers(DIM * LANES);
     table.row("transpose_rows", LANES, |cpu| match cpu {
-        Some(cpu) => transpose_rows(cpu, &rows, DIM, &mut transposed),
-        None => reference::transpose_rows(&rows, DIM, &mut transposed),
+        Some(cpu) => transpose_rows(cpu, &rows, DIM, transposed),
+        None => reference::transpose_rows(&rows, DIM, transposed),
     });
     let dims = list(50 * 6 * 8, DIM);
     let mut codes = vec![0; 50 * LANES];
@@ -245,8 +252,8 @@ fn hashes(table: &Table) {
 fn softmax(table: &Table) {
     const LEN: usize = 4096;
     let entries: Vec<u32> = list(LEN, EXAMPLES).iter().map(|e| e << FLAG_BITS).collect();
-    let scores: Vec<f32> = numbers(LEN);
-    let mut work = scores.clone();
+    let scores: &[f32] = numbers(LEN);
+    let work: &mut [f32] = numbers(LEN);
     let mut max = vec![f32::NEG_INFINITY; EXAMPLES];
     let mut sum = vec![0.0; EXAMPLES];
     table.row("scatter_max", LEN, |cpu| match cpu {
@@ -255,21 +262,21 @@ fn softmax(table: &Table) {
     });
     max.fill(1.0);
     table.row("scatter_exp", LEN, |cpu| {
-        work.copy_from_slice(&scores);
+        work.copy_from_slice(scores);
         match cpu {
-            Some(cpu) => scatter_exp(cpu, &mut work, &entries, &max, &mut sum),
-            None => reference::scatter_exp(&mut work, &entries, &max, &mut sum),
+            Some(cpu) => scatter_exp(cpu, work, &entries, &max, &mut sum),
+            None => reference::scatter_exp(work, &entries, &max, &mut sum),
         }
     });
     table.row("gather_scale", LEN, |cpu| match cpu {
-        Some(cpu) => gather_scale(cpu, &mut work, &entries, &max),
-        None => reference::gather_scale(&mut work, &entries, &max),
+        Some(cpu) => gather_scale(cpu, work, &entries, &max),
+        None => reference::gather_scale(work, &entries, &max),
     });
     table.row("exp_sum", LEN, |cpu| {
-        work.copy_from_slice(&scores);
+        work.copy_from_slice(scores);
         black_box(match cpu {
-            Some(cpu) => exp_sum(cpu, &mut work, 1.0),
-            None => reference::exp_sum(&mut work, 1.0),
+            Some(cpu) => exp_sum(cpu, work, 1.0),
+            None => reference::exp_sum(work, 1.0),
         });
     });
     let mut found = Vec::with_capacity(LEN);
@@ -289,17 +296,17 @@ fn products(table: &Table) {
     if !"gemm".contains(&table.filter) {
         return;
     }
-    let far: Vec<f32> = vec![1.0; 64 << 20];
+    let far: &[f32] = numbers(16 << 20);
     for cpu in Cpu::available() {
-        let iterations = 100_000;
+        let iterations = 10_000;
         let peak = (iterations * FLOPS_PER_ITERATION) as f64
             / seconds(|| {
                 black_box(fma_burst(cpu, black_box(iterations)));
             })
             / 1e9;
-        let bandwidth = size_of_val(&far[..]) as f64
+        let bandwidth = size_of_val(far) as f64
             / seconds(|| {
-                black_box(read_sum(cpu, &far));
+                black_box(read_sum(cpu, far));
             })
             / 1e9;
         println!(
@@ -346,24 +353,24 @@ fn product<A: Element>(
     b_turned: bool,
     peak: f64,
 ) {
-    let a: Vec<A> = numbers(m * k);
-    let b: Vec<f32> = numbers(k * n);
-    let mut c = vec![0.0; m * n];
+    let a: &[A] = numbers(m * k);
+    let b: &[f32] = numbers(k * n);
+    let c: &mut [f32] = numbers(m * n);
     let strides =
         |rows: usize, columns: usize, turned| if turned { (1, rows) } else { (columns, 1) };
     let (row_stride, column_stride) = strides(m, k, a_turned);
     let a = Strided {
-        data: &a,
+        data: a,
         row_stride,
         column_stride,
     };
     let (row_stride, column_stride) = strides(k, n, b_turned);
     let b = Strided {
-        data: &b,
+        data: b,
         row_stride,
         column_stride,
     };
-    let rate = (2 * m * n * k) as f64 / seconds(|| gemm(cpu, m, n, k, a, b, &mut c, n)) / 1e9;
+    let rate = (2 * m * n * k) as f64 / seconds(|| gemm(cpu, m, n, k, a, b, c, n)) / 1e9;
     println!(
         "  gemm {name:<10} {m:>5} {n:>5} {k:>5}{rate:>10.1} GFLOP/s{:>6.0}%",
         100.0 * rate / peak

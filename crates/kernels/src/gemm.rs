@@ -30,8 +30,9 @@ pub struct Strided<'a, T> {
 
 /// Steps of `k` taken at once: a panel of 4 vectors is then 32 KiB.
 const DEPTH: usize = 128;
-/// Rows of `a` packed at once, a multiple of every tile's rows: 60 KiB.
-const BLOCK_ROWS: usize = 120;
+/// Rows of `a` packed at once, a multiple of every tile's rows and of [`LANES`]:
+/// 72 KiB.
+const BLOCK_ROWS: usize = 144;
 /// Vectors of `b`'s columns packed at once, a multiple of every tile's: 256 KiB.
 const BLOCK_VECTORS: usize = 32;
 
@@ -194,21 +195,25 @@ fn add_tile<S: Simd, const ROWS: usize, const VECTORS: usize>(
     rows: usize,
     columns: usize,
 ) {
-    for (row, sums) in sums.into_iter().enumerate() {
-        if row == rows {
-            break;
-        }
-        let c = &mut c[row * c_stride..][..columns];
-        let (vectors, rest) = c.as_chunks_mut::<LANES>();
-        for (c, &sum) in vectors.iter_mut().zip(&sums) {
-            simd.store(simd.add(simd.load(c), sum), c);
-        }
-        if !rest.is_empty() {
-            let mut last = [0.0; LANES];
-            simd.store(sums[vectors.len()], &mut last);
-            for (c, sum) in rest.iter_mut().zip(last) {
-                *c += sum;
+    if rows == ROWS && columns == VECTORS * LANES {
+        for (row, sums) in sums.iter().enumerate() {
+            let (c, _) = c[row * c_stride..][..VECTORS * LANES].as_chunks_mut();
+            for v in 0..VECTORS {
+                simd.store(simd.add(simd.load(&c[v]), sums[v]), &mut c[v]);
             }
+        }
+        return;
+    }
+    let mut tile = [[[0.0; LANES]; VECTORS]; ROWS];
+    for (tile, sums) in tile.iter_mut().zip(&sums) {
+        for v in 0..VECTORS {
+            simd.store(sums[v], &mut tile[v]);
+        }
+    }
+    for (row, sums) in tile[..rows].iter().enumerate() {
+        let c = &mut c[row * c_stride..][..columns];
+        for (c, sum) in c.iter_mut().zip(sums.as_flattened()) {
+            *c += sum;
         }
     }
 }
