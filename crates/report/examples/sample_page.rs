@@ -114,8 +114,8 @@ fn page() -> Page {
         .section(
             Section::new("The data")
                 .prose(
-                    "Few labels are common and most are rare. This is what lets static samplers \
-                     do well: guessing by frequency is right more often than not.",
+                    "Few labels are common and most are rare. Sampling negatives by frequency fits \
+                     such data; where labels are uniform it has nothing to go by.",
                 )
                 .charts([label_frequency(), label_rank()]),
         )

@@ -1,32 +1,13 @@
 //! A chart as SVG.
 
+use super::frame::{Frame, LETTER, Size};
 use super::palette::{COLOURS, Style};
-use super::scale::{Scale, Ticks, range, rounded, ticks};
+use super::scale::Scale;
 use super::{Bar, Chart, Marks, Point, Series};
 use crate::text::{clean, width};
 use maud::{Markup, html};
 use serde::Serialize;
 use std::fmt::Write;
-
-/// The room a chart has, in SVG units (CSS pixels at full size).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Size {
-    pub(crate) width: f64,
-    pub(crate) height: f64,
-}
-
-impl Size {
-    /// A chart over the whole width of a page.
-    pub(crate) const WIDE: Self = Self {
-        width: 880.0,
-        height: 410.0,
-    };
-    /// One of two charts side by side.
-    pub(crate) const HALF: Self = Self {
-        width: 456.0,
-        height: 330.0,
-    };
-}
 
 /// What the page's script knows of a series: where its points are and what to say about them.
 #[derive(Serialize)]
@@ -39,21 +20,6 @@ pub(crate) struct Hover {
     points: Vec<(f64, f64, String, String, String)>,
 }
 
-/// The rectangle between the axes, and the mappings onto it.
-struct Frame {
-    size: Size,
-    top: f64,
-    x: Scale,
-    y: Scale,
-    x_ticks: Ticks,
-    y_ticks: Ticks,
-    slanted: bool,
-}
-
-/// Width of a letter at the 13 px of tick labels, measured on common sans-serif faces.
-const LETTER: f64 = 7.2;
-/// The most labels beside the y axis.
-const Y_TICKS: usize = 7;
 const AXIS_COLOUR: &str = "#5a5f66";
 const GRID_COLOUR: &str = "#e3e5e8";
 const INK: &str = "#1c1e21";
@@ -70,11 +36,11 @@ pub(super) fn standalone(chart: &Chart) -> String {
     };
     let frame = Frame::new(chart, full, header);
     let markup = html! {
-        svg xmlns="http://www.w3.org/2000/svg" viewBox=(view_box(full))
-            width=(full.width) height=(full.height) font-family="system-ui, sans-serif" font-size="13" {
+        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "-16 0 " (full.width + 16.0) " " (full.height) }
+            width=(full.width + 16.0) height=(full.height) font-family="system-ui, sans-serif" font-size="13" {
             title { (clean(&chart.title)) }
-            rect width="100%" height="100%" fill="#ffffff" {}
-            text x="16" y="26" font-size="16" font-weight="600" fill=(INK) { (clean(&chart.title)) }
+            rect x="-16" width="100%" height="100%" fill="#ffffff" {}
+            text x="0" y="26" font-size="16" font-weight="600" fill=(INK) { (clean(&chart.title)) }
             g transform={ "translate(0 " (title_height) ")" } { (legend) }
             (body(chart, &frame, "chart"))
         }
@@ -121,13 +87,13 @@ fn view_box(size: Size) -> String {
 
 /// Keys and names in rows, as many as fit; a single series needs none.
 fn legend(chart: &Chart, room: f64) -> (Markup, f64) {
-    let (mut x, mut row) = (16.0, 0.0);
+    let (mut x, mut row) = (0.0, 0.0);
     let mut items = Vec::new();
     for (place, series) in chart.series.iter().enumerate() {
         let name = clean(&series.name);
         let wide = 34.0 + LETTER * width(&name) as f64 + 16.0;
-        if x + wide > room && x > 16.0 {
-            (x, row) = (16.0, row + 1.0);
+        if x + wide > room && x > 0.0 {
+            (x, row) = (0.0, row + 1.0);
         }
         items.push((x, row * 20.0, key(series, chart.style_of(place)), name));
         x += wide;
@@ -144,129 +110,6 @@ fn legend(chart: &Chart, room: f64) -> (Markup, f64) {
         }
     };
     (markup, row * 20.0 + 26.0)
-}
-
-impl Frame {
-    fn new(chart: &Chart, size: Size, header: f64) -> Self {
-        let (x_low, x_high) = chart.x.range.unwrap_or_else(|| x_range(chart));
-        let (y_low, y_high) = chart.y.range.unwrap_or_else(|| y_range(chart));
-
-        let top = header + if chart.y.label.is_empty() { 12.0 } else { 30.0 };
-        let y_ticks = ticks(y_low, y_high, chart.y.log, chart.y.format, Y_TICKS);
-        let widest = (y_ticks.labelled.iter())
-            .map(|&value| width(&chart.y.format.write_tick(value)))
-            .max();
-        let left = 16.0 + LETTER * widest.unwrap_or(1) as f64;
-        let right = size.width - 18.0;
-
-        let names = &chart.x.categories;
-        let longest = names.iter().map(|name| width(name)).max().unwrap_or(0) as f64 * LETTER;
-        let slanted = longest + 8.0 > (right - left) / names.len().max(1) as f64;
-        let below_ticks = if slanted {
-            (longest * 0.6).min(110.0)
-        } else {
-            0.0
-        };
-        let bottom =
-            size.height - 28.0 - below_ticks - if chart.x.label.is_empty() { 0.0 } else { 20.0 };
-
-        let wanted = ((right - left) / 85.0) as usize;
-        Self {
-            size,
-            top,
-            x: Scale {
-                log: chart.x.log,
-                low: x_low,
-                high: x_high,
-                start: left,
-                end: right,
-            },
-            y: Scale {
-                log: chart.y.log,
-                low: y_low,
-                high: y_high,
-                start: bottom,
-                end: top,
-            },
-            x_ticks: match names.len() {
-                0 => ticks(x_low, x_high, chart.x.log, chart.x.format, wanted),
-                count => Ticks {
-                    labelled: (0..count).map(|place| place as f64).collect(),
-                    small: Vec::new(),
-                },
-            },
-            y_ticks,
-            slanted,
-        }
-    }
-
-    fn place(&self, x: f64, y: f64) -> Option<(f64, f64)> {
-        Some((self.x.place(x)?, self.y.place(y)?))
-    }
-
-    /// Where bars stand: at zero, or at the foot of an axis that has none.
-    fn ground(&self) -> f64 {
-        let zero = if self.y.log { None } else { self.y.place(0.0) };
-        zero.unwrap_or(self.y.start).clamp(self.y.end, self.y.start)
-    }
-}
-
-fn x_range(chart: &Chart) -> (f64, f64) {
-    match chart.x.categories.len() {
-        0 => {
-            let bars = chart.series.iter().any(Series::has_bars);
-            range(
-                chart.x_values(),
-                chart.x.log,
-                false,
-                if bars { 0.01 } else { 0.02 },
-            )
-        }
-        count => (-0.5, count as f64 - 0.5),
-    }
-}
-
-fn y_range(chart: &Chart) -> (f64, f64) {
-    let bars = chart.series.iter().any(Series::has_bars);
-    match chart.y.log {
-        true => range(chart.y_values(), true, bars, 0.04),
-        false => {
-            let tight = range(chart.y_values(), false, bars, 0.0);
-            rounded(tight, chart.y.format, Y_TICKS)
-        }
-    }
-}
-
-impl Chart {
-    fn x_values(&self) -> impl Iterator<Item = f64> {
-        self.series.iter().flat_map(|series| match &series.marks {
-            Marks::Line(points) | Marks::Dots(points) => points.iter().map(|p| p.x).collect(),
-            Marks::Bars(bars) => bars.iter().flat_map(|b| [b.from, b.to]).collect(),
-            Marks::Columns(values) => (0..values.len()).map(|v| v as f64).collect::<Vec<_>>(),
-        })
-    }
-
-    fn y_values(&self) -> impl Iterator<Item = f64> {
-        let with_band = |p: &Point| {
-            let (low, high) = p.band.unwrap_or((p.y, p.y));
-            [p.y, low, high]
-        };
-        self.series
-            .iter()
-            .flat_map(move |series| match &series.marks {
-                Marks::Line(points) | Marks::Dots(points) => {
-                    points.iter().flat_map(with_band).collect()
-                }
-                Marks::Bars(bars) => bars.iter().map(|b| b.value).collect(),
-                Marks::Columns(values) => values.clone(),
-            })
-    }
-}
-
-impl Series {
-    fn has_bars(&self) -> bool {
-        matches!(self.marks, Marks::Bars(_) | Marks::Columns(_))
-    }
 }
 
 /// Axes and series; `id` keeps the clip paths of one page apart.
@@ -491,7 +334,7 @@ fn hover(chart: &Chart, frame: &Frame, place: usize) -> Hover {
     let mut last: Option<(f64, f64)> = None;
     let mut push = |x: f64, y: f64, texts: [String; 3]| {
         let near = |(a, b): (f64, f64)| (x - a).abs() < 0.5 && (y - b).abs() < 0.5;
-        if !last.is_some_and(near) {
+        if frame.shows(x, y) && !last.is_some_and(near) {
             let [x_text, y_text, spread] = texts;
             let x_text = named(&chart.x.label, &x_text);
             points.push((round(x), round(y), x_text, y_text, spread));
@@ -522,7 +365,9 @@ fn hover(chart: &Chart, frame: &Frame, place: usize) -> Hover {
                         _ => format!("{} to {}", chart.x.write(bar.from), chart.x.write(bar.to)),
                     };
                     let texts = [x_text, chart.y.write(bar.value), String::new()];
-                    push((left + right) / 2.0, y, texts);
+                    // A bar taller than the axis is still there to be asked.
+                    let top = y.clamp(frame.y.end, frame.y.start);
+                    push((left + right) / 2.0, top, texts);
                 }
             }
         }

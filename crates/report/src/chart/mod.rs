@@ -10,10 +10,12 @@
 //! all 670,091 labels stays a small file.
 
 mod draw;
+mod frame;
 pub(crate) mod palette;
 mod scale;
 
-pub(crate) use draw::{Hover, Size, embedded};
+pub(crate) use draw::{Hover, embedded};
+pub(crate) use frame::Size;
 
 use crate::{Cell, Column, Format, Table};
 use maud::Markup;

@@ -149,6 +149,20 @@ fn a_curve_over_many_labels_stays_small() {
 }
 
 #[test]
+fn what_a_fixed_range_cuts_off_does_not_answer() {
+    let chart = Chart::new(
+        "",
+        Axis::linear("").range(0.0, 1.0),
+        Axis::linear("").range(0.0, 1.0),
+    )
+    .series(Series::line("a", [(0.5, 0.5), (0.6, 7.0), (3.0, 0.5)]));
+    let (_, hover) = embedded(&chart, Size::WIDE, "id");
+    let json = serde_json::to_string(&hover).expect("plain data");
+    assert_eq!(json.matches("\"0.5\",\"0.5\"").count(), 1);
+    assert!(!json.contains("\"7\"") && !json.contains("\"3\""));
+}
+
+#[test]
 fn hostile_names_stay_text() {
     let hostile = "</svg><script>alert(1)</script>\u{1}\"&";
     let svg = Chart::new(
