@@ -23,19 +23,19 @@ def page(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def session():
+def opened():
     with chromium() as browser:
         yield browser
 
 
 @pytest.fixture
-def browser(session, page):
-    session.get_log("browser")
-    session.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
-    session.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-    session.get(page.as_uri())
-    yield session
-    problems = [entry for entry in session.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+def browser(opened, page):
+    opened.get_log("browser")
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    opened.get(page.as_uri())
+    yield opened
+    problems = [entry for entry in opened.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")]
     assert problems == []
 
 
