@@ -66,14 +66,12 @@ pub(crate) fn stream(
     model: &Model,
     read: &ReadArguments,
     batch: usize,
-    mut use_batch: impl FnMut(Examples<'_>) -> anyhow::Result<()>,
+    mut use_batch: impl FnMut(&Examples<'_>, &[u32]) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let input = for_model(path, model, read)?;
     let examples = input.view();
-    for start in (0..examples.len()).step_by(batch) {
-        use_batch(examples.slice(start..examples.len().min(start + batch)))?;
-    }
-    Ok(())
+    let all: Vec<u32> = (0..examples.len() as u32).collect();
+    all.chunks(batch).try_for_each(|batch| use_batch(&examples, batch))
 }
 
 fn load(path: &Path, options: &ReadOptions) -> anyhow::Result<Input> {

@@ -79,7 +79,7 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
     )?;
     if let Some((choice, occupancy)) = tables {
         writeln!(out, "tables      {choice}")?;
-        writeln!(out, "buckets     {occupancy}")?;
+        writeln!(out, "buckets     {occupancy:?}")?;
     }
     Ok(())
 }

@@ -58,10 +58,9 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
         if arguments.probabilities {
             ranker = ranker.with_log_sum_exp();
         }
-        input::stream(&arguments.input, &model, &arguments.read, BATCH, |examples| {
-            let batch: Vec<u32> = (0..examples.len() as u32).collect();
-            let best = ranker.rank(cpu, &model.network, &examples, &batch);
-            for i in 0..examples.len() {
+        input::stream(&arguments.input, &model, &arguments.read, BATCH, |examples, batch| {
+            let best = ranker.rank(cpu, &model.network, examples, batch);
+            for i in 0..batch.len() {
                 let ranked = best.example(i);
                 let shift = best.log_sum_exp(i);
                 let score = |score: &f32| shift.map_or(*score, |shift| (score - shift).exp());

@@ -11,6 +11,7 @@ use super::log_uniform::LogUniform;
 use super::lsh::{LshSampler, Query};
 use super::mixed::mixed;
 use super::static_sampler::StaticSampler;
+use super::top_k::TopKSampler;
 use super::uniform::Uniform;
 use crate::hashing::{
     Choice, Codes, Family, FamilyShape, HashError, HashTables, Incremental, RefreshSchedule, Wanted,
@@ -306,9 +307,8 @@ pub fn build(kind: SamplerKind, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, S
             Box::new(StaticSampler::new(Frequency::new(label_counts), budget))
         }
         SamplerKind::Uniform => Box::new(StaticSampler::new(Uniform::new(classes), budget)),
-        SamplerKind::Full | SamplerKind::TopK => {
-            return Err(SamplerError::ScoresEveryClass { kind });
-        }
+        SamplerKind::TopK => Box::new(TopKSampler::new(budget)),
+        SamplerKind::Full => return Err(SamplerError::ScoresEveryClass { kind }),
     })
 }
 

@@ -23,6 +23,7 @@ mod log_uniform;
 mod lsh;
 mod mixed;
 mod static_sampler;
+mod top_k;
 mod uniform;
 
 pub use candidates::{Candidates, Counts};
@@ -53,6 +54,8 @@ pub struct Request<'a> {
     pub embeddings: RowsView<'a>,
     /// The vector of each class.
     pub class_vectors: RowsView<'a>,
+    /// The bias of each class.
+    pub class_bias: &'a [f32],
 }
 
 impl Request<'_> {

@@ -195,6 +195,21 @@ impl<'a> Trainer<'a> {
         }
     }
 
+    /// Who proposes negatives and how, in a sentence for the user.
+    pub fn describe_sampler(&self) -> String {
+        let config = &self.model.training;
+        let output = &self.model.network.output;
+        let budget = config.budget_for(output.len);
+        match config.sampler {
+            SamplerKind::Full => "full softmax: every class is scored".into(),
+            kind if kind.uses_tables() => match config.lsh.choose(budget, output.len, output.dim) {
+                Ok(choice) => format!("{kind}, up to {budget} negatives an example: {choice}"),
+                Err(error) => error.to_string(),
+            },
+            kind => format!("{kind}, {budget} negatives an example"),
+        }
+    }
+
     /// Buffers and times of the last step.
     pub fn last_step(&self) -> &Step {
         &self.step
