@@ -1,8 +1,6 @@
 //! The sum of exponentials of a stream of scores.
 
-use lookalike_kernels::{Cpu, LANES, scatter_exp};
-
-use super::tile::TILE_CLASSES;
+use lookalike_kernels::{Cpu, LANES, exp_sum};
 
 /// `Σ exp(score)`, as `exp(max) · sum` so that it cannot overflow.
 #[derive(Clone, Copy, Debug)]
@@ -18,16 +16,14 @@ impl Default for RunningSum {
 }
 
 impl RunningSum {
-    /// Adds the scores of at most a tile, and overwrites them.
+    /// Adds the scores of a tile, and overwrites them.
     pub(super) fn add(&mut self, cpu: Cpu, scores: &mut [f32]) {
-        const ALL_OF_ONE_EXAMPLE: [u32; TILE_CLASSES] = [0; TILE_CLASSES];
         let max = max_of(scores);
         if max == f32::NEG_INFINITY {
             return;
         }
-        let mut sum = [0.0];
-        scatter_exp(cpu, scores, &ALL_OF_ONE_EXAMPLE[..scores.len()], &[max], &mut sum);
-        self.merge(Self { max, sum: f64::from(sum[0]) });
+        let sum = f64::from(exp_sum(cpu, scores, max));
+        self.merge(Self { max, sum });
     }
 
     /// Adds what `other` has summed up.
