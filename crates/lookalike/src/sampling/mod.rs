@@ -16,14 +16,14 @@
 
 mod candidates;
 mod config;
-mod frequency;
+pub mod frequency;
 mod gather;
 mod inclusion;
-mod log_uniform;
-mod lsh;
-mod mixed;
+pub mod log_uniform;
+pub mod lsh;
+pub mod mixed;
 mod static_sampler;
-mod uniform;
+pub mod uniform;
 
 pub use candidates::{Candidates, Counts};
 pub use config::{LshConfig, MixedConfig, MixedQuery, SamplerError, SamplerKind, Setup, build};
