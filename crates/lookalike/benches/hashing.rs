@@ -11,9 +11,7 @@ use std::time::Instant;
 use lookalike::data::Dataset;
 use lookalike::model::RowsView;
 use lookalike::random::{Stream, below, mix};
-use lookalike::sampling::{
-    Candidates, LshConfig, MixedConfig, Request, SamplerKind, Setup, build, label_counts,
-};
+use lookalike::sampling::{Candidates, LshConfig, MixedConfig, Request, SamplerKind, Setup, build};
 use lookalike_kernels::Cpu;
 
 const DIM: usize = 128;
@@ -51,7 +49,9 @@ fn main() {
             row.iter().enumerate().map(noisy).collect::<Vec<f32>>()
         })
         .collect();
-    let counts = label_counts(data.view());
+    let counts: Vec<u32> = (1..=classes as u32)
+        .map(|rank| 1 + 1_000_000 / rank)
+        .collect();
     let batch: Vec<u32> = (0..BATCH as u32).collect();
     let request = |iteration| Request {
         seed: 1,

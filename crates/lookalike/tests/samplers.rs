@@ -173,6 +173,11 @@ fn sets_are_lawful() {
                         !always_full || negatives == full,
                         "{kind}: {negatives} of {full}"
                     );
+                    if kind == SamplerKind::Frequency && budget > CLASSES {
+                        let possible = |class: &u32| counts[*class as usize] > 0;
+                        let all: Vec<u32> = (0..CLASSES as u32).filter(possible).collect();
+                        assert_eq!(sorted, all, "all that can be drawn");
+                    }
                     given += negatives as u64;
                 }
                 let stats = sampler.stats();

@@ -15,14 +15,14 @@
 //! losses; a table is immutable while it is queried.
 
 mod block;
-mod choose;
-mod dwta;
-mod family;
+pub mod choose;
+pub mod dwta;
+pub mod family;
 mod occupancy;
 mod per_thread;
-mod schedule;
-mod simhash;
-mod tables;
+pub mod schedule;
+pub mod simhash;
+pub mod tables;
 
 pub use block::Block;
 pub use choose::{Choice, Wanted};

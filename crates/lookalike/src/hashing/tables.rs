@@ -8,7 +8,7 @@
 //! Codes are made chunk of classes by chunk (in parallel), then tables are
 //! sorted table by table (in parallel). So that the codes of all classes in all
 //! tables need not be in memory at once, tables are built in groups whose codes
-//! take at most [`CODES_BYTES_MAX`]. Where one group holds all tables, the codes
+//! take at most 128 MB. Where one group holds all tables, the codes
 //! are there until the next refresh at no further cost, and a refresh may
 //! re-hash only the classes that changed (algorithm 5).
 

@@ -97,11 +97,8 @@ impl Distribution for Frequency {
         let random = rng.next_u64();
         let class = below(random, self.columns.len() as u32);
         let column = self.columns[class as usize];
-        // `below` used the upper half of the bits.
-        if (random as u32) < column.own {
-            class
-        } else {
-            column.other
-        }
+        // `below` used the upper half of the bits. Which class it is no predictor
+        // of branches can know.
+        std::hint::select_unpredictable((random as u32) < column.own, class, column.other)
     }
 }

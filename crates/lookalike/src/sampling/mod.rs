@@ -16,15 +16,19 @@
 
 mod candidates;
 mod config;
-mod frequency;
+pub mod frequency;
 mod gather;
 mod inclusion;
-mod log_uniform;
-mod lsh;
-mod mixed;
+pub mod log_uniform;
+pub mod lsh;
+pub mod mixed;
 mod static_sampler;
+<<<<<<< HEAD
 mod top_k;
 mod uniform;
+=======
+pub mod uniform;
+>>>>>>> h-hashing
 
 pub use candidates::{Candidates, Counts};
 pub use config::{LshConfig, MixedConfig, MixedQuery, SamplerError, SamplerKind, Setup, build};

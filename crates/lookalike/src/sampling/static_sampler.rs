@@ -29,7 +29,7 @@ pub(super) trait Distribution: Send + Sync + std::fmt::Debug {
     /// The chance of a class in one draw.
     fn probability(&self, class: u32) -> f64;
 
-    /// Draws a class.
+    /// Draws a class. Never one of probability zero.
     fn draw(&self, rng: &mut Rng) -> u32;
 
     /// Adds different classes to the set until it has `limit`.
@@ -44,6 +44,9 @@ pub(super) trait Distribution: Send + Sync + std::fmt::Debug {
 pub(super) struct StaticSampler<D> {
     distribution: D,
     budget: usize,
+    /// The classes that can be drawn, if they are no more than the budget: then
+    /// all are taken and nothing is left to chance.
+    all: Option<Vec<u32>>,
     log_q: Vec<f32>,
     workers: PerThread<Marks>,
     stats: SamplerStats,
@@ -52,10 +55,13 @@ pub(super) struct StaticSampler<D> {
 impl<D: Distribution> StaticSampler<D> {
     pub(super) fn new(distribution: D, budget: usize) -> Self {
         let probability = |class| distribution.probability(class);
+        let possible = (0..distribution.classes() as u32).filter(|&class| probability(class) > 0.0);
+        let all: Vec<u32> = possible.take(budget + 1).collect();
         Self {
             log_q: log_inclusion(distribution.classes(), budget, probability),
             distribution,
             budget,
+            all: (all.len() <= budget).then_some(all),
             workers: PerThread::default(),
             stats: SamplerStats::default(),
         }
@@ -78,8 +84,11 @@ impl<D: Distribution> StaticSampler<D> {
             u64::from(example),
         );
         let mut set = Gather::start(slot, marks, truths);
-        self.distribution
-            .fill(&mut set, truths.len() + self.budget, &mut rng);
+        let limit = truths.len() + self.budget;
+        match &self.all {
+            Some(all) => set.take(all, limit),
+            None => self.distribution.fill(&mut set, limit, &mut rng),
+        }
         let drawn = set.len() - truths.len();
         set.finish();
         Counts {
