@@ -23,12 +23,8 @@ pub mod log_uniform;
 pub mod lsh;
 pub mod mixed;
 mod static_sampler;
-<<<<<<< HEAD
 mod top_k;
-mod uniform;
-=======
 pub mod uniform;
->>>>>>> h-hashing
 
 pub use candidates::{Candidates, Counts};
 pub use config::{LshConfig, MixedConfig, MixedQuery, SamplerError, SamplerKind, Setup, build};
