@@ -1,0 +1,3 @@
+//! One file a command: parse, call the library, print.
+
+pub(crate) mod data;
