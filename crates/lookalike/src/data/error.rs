@@ -202,23 +202,23 @@ pub enum PackedProblem {
 pub enum DataError {
     /// A file that is missing, a folder, or may not be read.
     #[error(
-        "{file}: expected a readable file, found: {source}; check the path and its permissions"
+        "{file}: expected a readable file, found: {reason}; check the path and its permissions"
     )]
     Unreadable {
         /// The file.
         file: String,
         /// What the operating system says.
-        source: io::Error,
+        reason: io::Error,
     },
     /// A file that cannot be written.
     #[error(
-        "{file}: cannot be written: {source}; check the folder, its permissions and the free space"
+        "{file}: cannot be written: {reason}; check the folder, its permissions and the free space"
     )]
     Unwritable {
         /// The file.
         file: String,
         /// What the operating system says.
-        source: io::Error,
+        reason: io::Error,
     },
     /// Nothing but white space.
     #[error(
@@ -227,7 +227,7 @@ pub enum DataError {
     Empty(Place),
     /// Compressed data that ends in the middle or is damaged.
     #[error(
-        "{place}: the {format} data is cut off or damaged here ({source}), expected it to go on: copy or compress the file again"
+        "{place}: the {format} data is cut off or damaged here ({reason}), expected it to go on: copy or compress the file again"
     )]
     Damaged {
         /// Where the readable text ends.
@@ -235,7 +235,7 @@ pub enum DataError {
         /// The compression.
         format: &'static str,
         /// What the decompressor says.
-        source: io::Error,
+        reason: io::Error,
     },
     /// A row that cannot be read.
     #[error("{place}: found {found}; {problem}")]

@@ -35,9 +35,9 @@ impl Input {
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let name = display_name(path);
         if is_plain_file(path) {
-            let map = MappedFile::open(path).map_err(|source| DataError::Unreadable {
+            let map = MappedFile::open(path).map_err(|reason| DataError::Unreadable {
                 file: name.clone(),
-                source,
+                reason,
             })?;
             if Compression::of(map.bytes()).is_none() {
                 return Ok(Self {
@@ -113,9 +113,9 @@ pub(crate) struct ByteStream {
 impl ByteStream {
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let name = display_name(path);
-        let unreadable = |source| DataError::Unreadable {
+        let unreadable = |reason| DataError::Unreadable {
             file: name.clone(),
-            source,
+            reason,
         };
         let mut raw: Box<dyn Read + Send> = if path == Path::new(STDIN) {
             Box::new(io::stdin())
@@ -156,7 +156,7 @@ impl ByteStream {
             match self.reader.read(&mut self.block) {
                 Ok(length) => break length,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(self.failed(source)),
+                Err(reason) => return Err(self.failed(reason)),
             }
         };
         let mut news = &self.block[..length];
@@ -179,10 +179,10 @@ impl ByteStream {
         Ok(text)
     }
 
-    fn failed(&self, source: io::Error) -> DataError {
+    fn failed(&self, reason: io::Error) -> DataError {
         let file = self.name.clone();
         match self.compression {
-            None => DataError::Unreadable { file, source },
+            None => DataError::Unreadable { file, reason },
             Some(compression) => DataError::Damaged {
                 place: Place {
                     file,
@@ -190,7 +190,7 @@ impl ByteStream {
                     column: self.line_bytes as u64 + 1,
                 },
                 format: compression.name(),
-                source,
+                reason,
             },
         }
     }

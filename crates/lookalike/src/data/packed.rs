@@ -102,9 +102,9 @@ impl Packed {
     /// Maps the file and checks that its content obeys the law of [`Examples`].
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let file = path.display().to_string();
-        let map = MappedFile::open(path).map_err(|source| DataError::Unreadable {
+        let map = MappedFile::open(path).map_err(|reason| DataError::Unreadable {
             file: file.clone(),
-            source,
+            reason,
         })?;
         Self::from_map(file, map, &ReadOptions::default())
     }

@@ -43,6 +43,8 @@ pub struct SynthOptions {
     /// Mean number of features an example.
     pub features_per_example: f64,
     /// How unevenly labels occur: 0 is uniform, towards 1 a steeper power law.
+    /// Exact for the first label of an example; further ones are siblings and
+    /// even it out a little.
     pub label_skew: f64,
     /// The share of examples that nobody can get right.
     pub noise: f64,
@@ -88,9 +90,9 @@ impl SynthOptions {
             ..Self::default()
         };
         match name {
-            "amazon-670k" => Some(shape(670_091, 135_909, 490_449, 153_025, 5.45, 75.7, 0.5)),
+            "amazon-670k" => Some(shape(670_091, 135_909, 490_449, 153_025, 5.45, 75.7, 0.6)),
             "wiki-325k" => Some(shape(
-                325_056, 1_617_899, 1_778_351, 587_084, 3.19, 42.2, 0.6,
+                325_056, 1_617_899, 1_778_351, 587_084, 3.19, 42.2, 0.7,
             )),
             "odp-105k" => Some(shape(105_033, 422_713, 1_084_320, 493_014, 1.0, 60.0, 0.6)),
             "amazon-uniform" => Some(shape(158_114, 135_909, 348_174, 111_018, 2.0, 75.7, 0.0)),

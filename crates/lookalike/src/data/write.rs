@@ -15,9 +15,9 @@ pub fn atomically(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
 ) -> Result<(), DataError> {
-    let unwritable = |source| DataError::Unwritable {
+    let unwritable = |reason| DataError::Unwritable {
         file: path.display().to_string(),
-        source,
+        reason,
     };
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
