@@ -1,11 +1,3 @@
-<<<<<<< HEAD
-//! stub
-/// stub
-#[derive(clap::Subcommand)]
-pub(crate) enum DataCommand { /// stub
- Stub }
-pub(crate) fn run(_: DataCommand) -> anyhow::Result<()> { Ok(()) }
-=======
 //! `lookalike data …`: look at, split, even out, generate and pack data sets.
 
 use std::io::Write;
@@ -395,4 +387,3 @@ fn report_written(path: &Path, examples: Examples<'_>) {
         examples.num_classes
     );
 }
->>>>>>> h-data
