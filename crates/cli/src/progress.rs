@@ -154,7 +154,8 @@ impl<'a> RunProgress<'a> {
     fn show_step(&mut self, trainer: &Trainer<'_>, report: &StepReport, loss: f64) {
         let progress = report.progress;
         let speed = self.examples as f64 / progress.train_seconds.max(1e-9);
-        let latest = self.latest.as_ref().map_or(String::new(), |(name, value)| format!("  {name} {value:.2}"));
+        let latest =
+            self.latest.as_ref().map_or(String::new(), |(name, value)| format!("  {name} {value:.2}"));
         let text = format!("loss {loss:.4}{latest}  {} examples/s", human::count(speed as u64));
         match &mut self.display {
             Display::Silent => {}

@@ -18,17 +18,11 @@ const DIM: usize = 128;
 const BATCH: usize = 1024;
 
 fn main() {
-    let number = std::env::args()
-        .skip(1)
-        .find_map(|argument| argument.parse().ok());
+    let number = std::env::args().skip(1).find_map(|argument| argument.parse().ok());
     let classes: usize = number.unwrap_or(670_091);
     let cpu = Cpu::detect();
     let threads = rayon::current_num_threads();
-    println!(
-        "{classes} classes, {DIM} dimensions, {} threads, {}",
-        threads,
-        cpu.name()
-    );
+    println!("{classes} classes, {DIM} dimensions, {} threads, {}", threads, cpu.name());
 
     let random = |a, b| (mix(1, Stream::Data, a, b) >> 40) as f32 / (1 << 23) as f32 - 1.0;
     let vectors: Vec<f32> = (0..classes * DIM).map(|i| random(i as u64, 0)).collect();
@@ -44,14 +38,11 @@ fn main() {
         .flat_map(|example| {
             let class = data.view().labels(example)[0] as usize;
             let row = &vectors[class * DIM..][..DIM];
-            let noisy =
-                move |(j, x): (usize, &f32)| (x + random(example as u64, j as u64)).max(0.0);
+            let noisy = move |(j, x): (usize, &f32)| (x + random(example as u64, j as u64)).max(0.0);
             row.iter().enumerate().map(noisy).collect::<Vec<f32>>()
         })
         .collect();
-    let counts: Vec<u32> = (1..=classes as u32)
-        .map(|rank| 1 + 1_000_000 / rank)
-        .collect();
+    let counts: Vec<u32> = (1..=classes as u32).map(|rank| 1 + 1_000_000 / rank).collect();
     let batch: Vec<u32> = (0..BATCH as u32).collect();
     let request = |iteration| Request {
         seed: 1,
@@ -72,29 +63,16 @@ fn main() {
         (SamplerKind::Frequency, 4, 50, 3_900),
         (SamplerKind::LshEmbedding, 4, 400, 33_500),
     ] {
-        let lsh = LshConfig {
-            k: Some(k),
-            l: Some(l),
-            ..LshConfig::default()
-        };
+        let lsh = LshConfig { k: Some(k), l: Some(l), ..LshConfig::default() };
         let mixed = MixedConfig::default();
-        let setup = Setup {
-            seed: 1,
-            budget,
-            dim: DIM,
-            label_counts: &counts,
-            lsh: &lsh,
-            mixed: &mixed,
-        };
+        let setup = Setup { seed: 1, budget, dim: DIM, label_counts: &counts, lsh: &lsh, mixed: &mixed };
         let mut sampler = build(kind, &setup).expect("the shapes above are possible");
         if kind.uses_tables() {
             let rows = RowsView::f32(&vectors, DIM);
             let full = median_seconds(5, |_| sampler.refresh(cpu, rows, None));
             let tenth: Vec<u32> = (0..classes as u32).step_by(10).collect();
             let some = median_seconds(5, |_| sampler.refresh(cpu, rows, Some(&tenth)));
-            println!(
-                "refresh, K = {k}, L = {l}: {full:.3} s; a tenth of the rows changed: {some:.3} s"
-            );
+            println!("refresh, K = {k}, L = {l}: {full:.3} s; a tenth of the rows changed: {some:.3} s");
         }
         let mut out = Candidates::new();
         let seconds = median_seconds(11, |i| sampler.propose(&request(i), &mut out));

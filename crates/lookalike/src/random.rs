@@ -34,9 +34,9 @@ pub fn rng(seed: u64, stream: Stream, a: u64, b: u64) -> Rng {
 
 /// 64 random bits for one place.
 pub fn mix(seed: u64, stream: Stream, a: u64, b: u64) -> u64 {
-    [stream as u64, a, b].iter().fold(scramble(seed), |state, &x| {
-        scramble(state ^ x.wrapping_add(0x9E37_79B9_7F4A_7C15))
-    })
+    [stream as u64, a, b]
+        .iter()
+        .fold(scramble(seed), |state, &x| scramble(state ^ x.wrapping_add(0x9E37_79B9_7F4A_7C15)))
 }
 
 /// The finaliser of SplitMix64.

@@ -7,7 +7,7 @@
 
 use lookalike::data::{Dataset, Examples};
 use lookalike::loss::Loss;
-use lookalike::model::{Activation, Init, Network, NetworkConfig, Normalise, Stored, Storage};
+use lookalike::model::{Activation, Init, Network, NetworkConfig, Normalise, Storage, Stored};
 use lookalike::optim::Adam;
 use lookalike::random::{Stream, below, mix};
 use lookalike::sampling::{Candidates, LshConfig, MixedConfig, Request, SamplerKind, Setup, build};

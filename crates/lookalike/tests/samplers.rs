@@ -6,8 +6,7 @@ use lookalike::data::Dataset;
 use lookalike::model::RowsView;
 use lookalike::random::{Stream, mix};
 use lookalike::sampling::{
-    Candidates, LshConfig, MixedConfig, MixedQuery, Request, Sampler, SamplerKind, Setup, build,
-    label_counts,
+    Candidates, LshConfig, MixedConfig, MixedQuery, Request, Sampler, SamplerKind, Setup, build, label_counts,
 };
 use lookalike_kernels::{Cpu, padded};
 
@@ -55,26 +54,9 @@ fn examples() -> Dataset {
     data
 }
 
-fn sampler(
-    kind: SamplerKind,
-    budget: usize,
-    seed: u64,
-    counts: &[u32],
-    lsh: &LshConfig,
-) -> Box<dyn Sampler> {
+fn sampler(kind: SamplerKind, budget: usize, seed: u64, counts: &[u32], lsh: &LshConfig) -> Box<dyn Sampler> {
     let mixed = MixedConfig::default();
-    build(
-        kind,
-        &Setup {
-            seed,
-            budget,
-            dim: DIM,
-            label_counts: counts,
-            lsh,
-            mixed: &mixed,
-        },
-    )
-    .unwrap()
+    build(kind, &Setup { seed, budget, dim: DIM, label_counts: counts, lsh, mixed: &mixed }).unwrap()
 }
 
 /// Proposes for `batch` with fresh tables; the sets and the sampler.
@@ -83,11 +65,8 @@ fn propose(sampler: &mut dyn Sampler, data: &Dataset, batch: &[u32], iteration: 
     // Embeddings belong to examples, whatever their place in the batch.
     let all = random_rows(EXAMPLES, DIM, 2, true);
     let stride = padded(DIM);
-    let embeddings: Vec<f32> = batch
-        .iter()
-        .flat_map(|&example| &all[example as usize * stride..][..stride])
-        .copied()
-        .collect();
+    let embeddings: Vec<f32> =
+        batch.iter().flat_map(|&example| &all[example as usize * stride..][..stride]).copied().collect();
     let class_vectors = RowsView::f32(&class_vectors, DIM);
     sampler.refresh(Cpu::detect(), class_vectors, None);
     let request = Request {
@@ -109,23 +88,14 @@ fn all_examples() -> Vec<u32> {
 }
 
 fn in_pool<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
-    rayon::ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .build()
-        .unwrap()
-        .install(work)
+    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
 }
 
 fn sets(candidates: &Candidates) -> Vec<(Vec<u32>, [u32; 4])> {
     (0..candidates.len())
         .map(|i| {
             let counts = candidates.counts(i);
-            let numbers = [
-                counts.truths,
-                counts.found,
-                counts.drawn,
-                counts.drawn_log_q.to_bits(),
-            ];
+            let numbers = [counts.truths, counts.found, counts.drawn, counts.drawn_log_q.to_bits()];
             (candidates.of(i).to_vec(), numbers)
         })
         .collect()
@@ -138,10 +108,7 @@ fn sets_are_lawful() {
     for kind in SAMPLERS {
         for budget in [1, 40, 480, 5_000] {
             for fill in [false, true] {
-                let lsh = LshConfig {
-                    fill,
-                    ..LshConfig::default()
-                };
+                let lsh = LshConfig { fill, ..LshConfig::default() };
                 let mut sampler = sampler(kind, budget, 5, &counts, &lsh);
                 let candidates = propose(&mut *sampler, &data, &all_examples(), 0);
                 assert_eq!(candidates.len(), EXAMPLES);
@@ -149,30 +116,19 @@ fn sets_are_lawful() {
                 for example in 0..EXAMPLES {
                     let truths = data.view().labels(example);
                     let set = candidates.of(example);
-                    assert_eq!(
-                        &set[..truths.len()],
-                        truths,
-                        "{kind}: true labels come first"
-                    );
+                    assert_eq!(&set[..truths.len()], truths, "{kind}: true labels come first");
                     let mut sorted = set.to_vec();
                     sorted.sort_unstable();
                     sorted.dedup();
                     assert_eq!(sorted.len(), set.len(), "{kind}: all different");
-                    assert!(
-                        sorted
-                            .last()
-                            .is_none_or(|&class| (class as usize) < CLASSES)
-                    );
+                    assert!(sorted.last().is_none_or(|&class| (class as usize) < CLASSES));
                     let negatives = set.len() - truths.len();
                     assert!(negatives <= budget, "{kind}: {negatives} of {budget}");
                     let full = budget.min(CLASSES - truths.len());
                     let always_full = kind == SamplerKind::Uniform
                         || kind == SamplerKind::Mixed
                         || fill && kind.uses_tables();
-                    assert!(
-                        !always_full || negatives == full,
-                        "{kind}: {negatives} of {full}"
-                    );
+                    assert!(!always_full || negatives == full, "{kind}: {negatives} of {full}");
                     if kind == SamplerKind::Frequency && budget > CLASSES {
                         let possible = |class: &u32| counts[*class as usize] > 0;
                         let all: Vec<u32> = (0..CLASSES as u32).filter(possible).collect();
@@ -195,14 +151,7 @@ fn threads_and_place_in_the_batch_do_not_matter() {
     let lsh = LshConfig::default();
     for kind in SAMPLERS {
         let run = |threads, batch: &[u32]| {
-            in_pool(threads, || {
-                sets(&propose(
-                    &mut *sampler(kind, 40, 5, &counts, &lsh),
-                    &data,
-                    batch,
-                    7,
-                ))
-            })
+            in_pool(threads, || sets(&propose(&mut *sampler(kind, 40, 5, &counts, &lsh), &data, batch, 7)))
         };
         let one = run(1, &all_examples());
         assert_eq!(one, run(2, &all_examples()), "{kind}");
@@ -224,11 +173,7 @@ fn iterations_and_seeds_give_other_sets() {
         let first = sets(&propose(&mut *sampler, &data, &all_examples(), 0));
         let second = sets(&propose(&mut *sampler, &data, &all_examples(), 1));
         assert_ne!(first, second, "{kind}");
-        assert_eq!(
-            first,
-            sets(&propose(&mut *sampler, &data, &all_examples(), 0)),
-            "{kind}"
-        );
+        assert_eq!(first, sets(&propose(&mut *sampler, &data, &all_examples(), 0)), "{kind}");
     }
 }
 
@@ -250,24 +195,14 @@ fn found_classes_share_a_bucket_with_the_query() {
     let counts = label_counts(data.view());
     let class_vectors = random_rows(CLASSES, DIM, 1, false);
     let embeddings = random_rows(EXAMPLES, DIM, 2, true);
-    let lsh = LshConfig {
-        k: Some(2),
-        l: Some(6),
-        ..LshConfig::default()
-    };
+    let lsh = LshConfig { k: Some(2), l: Some(6), ..LshConfig::default() };
     for kind in [SamplerKind::LshEmbedding, SamplerKind::LshLabel] {
         let mut sampler = sampler(kind, 40, 5, &counts, &lsh);
         let candidates = propose(&mut *sampler, &data, &all_examples(), 0);
         let family = sampler.tables().unwrap().family();
         let codes = |rows: &[f32], row: u32| {
             let mut codes = vec![0; 6];
-            family.hash_rows(
-                Cpu::detect(),
-                RowsView::f32(rows, DIM),
-                &[row],
-                0..6,
-                &mut codes,
-            );
+            family.hash_rows(Cpu::detect(), RowsView::f32(rows, DIM), &[row], 0..6, &mut codes);
             codes
         };
         for example in 0..EXAMPLES {
@@ -279,12 +214,8 @@ fn found_classes_share_a_bucket_with_the_query() {
             };
             let found = &candidates.of(example)[truths.len()..];
             let alike = queries.iter().any(|query| {
-                let shares = |&class: &u32| {
-                    codes(&class_vectors, class)
-                        .iter()
-                        .zip(query)
-                        .any(|(a, b)| a == b)
-                };
+                let shares =
+                    |&class: &u32| codes(&class_vectors, class).iter().zip(query).any(|(a, b)| a == b);
                 found.iter().all(shares)
             });
             assert!(alike, "{kind}, example {example}");
@@ -299,9 +230,7 @@ fn found_classes_share_a_bucket_with_the_query() {
 #[test]
 fn draws_follow_their_distribution() {
     let classes = 40usize;
-    let counts: Vec<u32> = (0..classes as u32)
-        .map(|c| (c * 7) % 40 * ((c * 7) % 40) / 4)
-        .collect();
+    let counts: Vec<u32> = (0..classes as u32).map(|c| (c * 7) % 40 * ((c * 7) % 40) / 4).collect();
     let total: u32 = counts.iter().sum();
     let mut order: Vec<usize> = (0..classes).collect();
     order.sort_by_key(|&class| std::cmp::Reverse(counts[class]));
@@ -315,11 +244,7 @@ fn draws_follow_their_distribution() {
     let mut data = Dataset::empty(1, classes);
     (0..draws).for_each(|_| data.push([(0, 1.0)], &[]));
     let batch: Vec<u32> = (0..draws).collect();
-    for kind in [
-        SamplerKind::Uniform,
-        SamplerKind::Frequency,
-        SamplerKind::LogUniform,
-    ] {
+    for kind in [SamplerKind::Uniform, SamplerKind::Frequency, SamplerKind::LogUniform] {
         let mut sampler = sampler(kind, 1, 5, &counts, &LshConfig::default());
         let request = Request {
             seed: 3,
@@ -348,10 +273,7 @@ fn draws_follow_their_distribution() {
         // standard deviations are exceeded with chance 1e-6.
         let spread: f64 = 2.0 / (9.0 * freedom);
         let limit = freedom * f64::powi(1.0 - spread + 4.75 * spread.sqrt(), 3);
-        assert!(
-            statistic < limit,
-            "{kind}: {statistic:.1}, at most {limit:.1}"
-        );
+        assert!(statistic < limit, "{kind}: {statistic:.1}, at most {limit:.1}");
     }
 }
 
@@ -366,11 +288,7 @@ fn expected_counts_agree_with_what_is_drawn() {
     let mut data = Dataset::empty(1, classes);
     (0..draws).for_each(|_| data.push([(0, 1.0)], &[]));
     let batch: Vec<u32> = (0..draws).collect();
-    for kind in [
-        SamplerKind::Uniform,
-        SamplerKind::Frequency,
-        SamplerKind::LogUniform,
-    ] {
+    for kind in [SamplerKind::Uniform, SamplerKind::Frequency, SamplerKind::LogUniform] {
         let mut sampler = sampler(kind, 20, 5, &counts, &LshConfig::default());
         let request = Request {
             seed: 4,
@@ -390,10 +308,7 @@ fn expected_counts_agree_with_what_is_drawn() {
             let seen = f64::from(observed) / f64::from(draws);
             let deviation = (expected * (1.0 - expected) / f64::from(draws)).sqrt();
             let allowed = 0.03 * expected + 5.0 * deviation;
-            assert!(
-                (seen - expected).abs() < allowed,
-                "{kind}: {seen} against {expected}"
-            );
+            assert!((seen - expected).abs() < allowed, "{kind}: {seen} against {expected}");
         }
     }
 }
@@ -412,19 +327,9 @@ fn the_mixed_sampler_estimates_the_partition_function_without_bias() {
         (0.8, MixedQuery::Embedding),
         (0.0, MixedQuery::Both),
     ] {
-        let mixed = MixedConfig {
-            hashed_share,
-            query,
-        };
+        let mixed = MixedConfig { hashed_share, query };
         let lsh = LshConfig::default();
-        let setup = Setup {
-            seed: 5,
-            budget: 60,
-            dim: DIM,
-            label_counts: &counts,
-            lsh: &lsh,
-            mixed: &mixed,
-        };
+        let setup = Setup { seed: 5, budget: 60, dim: DIM, label_counts: &counts, lsh: &lsh, mixed: &mixed };
         let mut sampler = build(SamplerKind::Mixed, &setup).unwrap();
         let mut estimates = Vec::new();
         for iteration in 0..100 {
@@ -434,10 +339,7 @@ fn the_mixed_sampler_estimates_the_partition_function_without_bias() {
                 let certain = (counts.truths + counts.found) as usize;
                 let (sure, drawn) = candidates.of(example).split_at(certain);
                 let estimate = sure.iter().map(|&c| score(c).exp()).sum::<f64>()
-                    + drawn
-                        .iter()
-                        .map(|&c| (score(c) - f64::from(counts.drawn_log_q)).exp())
-                        .sum::<f64>();
+                    + drawn.iter().map(|&c| (score(c) - f64::from(counts.drawn_log_q)).exp()).sum::<f64>();
                 estimates.push(estimate / full);
                 assert!(hashed_share > 0.0 || counts.found == 0);
             }
@@ -446,9 +348,6 @@ fn the_mixed_sampler_estimates_the_partition_function_without_bias() {
         let mean = estimates.iter().sum::<f64>() / n;
         let variance = estimates.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
         let error = (variance / n).sqrt();
-        assert!(
-            error < 0.01 && (mean - 1.0).abs() < 5.0 * error,
-            "{query:?}: {mean} ± {error}"
-        );
+        assert!(error < 0.01 && (mean - 1.0).abs() < 5.0 * error, "{query:?}: {mean} ± {error}");
     }
 }

@@ -48,20 +48,12 @@ fn rows(dim: usize) -> Vec<f32> {
     let query = unit_vector(dim, 0);
     let noise = unit_vector(dim, 1);
     let along: f64 = noise.iter().zip(&query).map(|(a, b)| a * b).sum();
-    let across: Vec<f64> = noise
-        .iter()
-        .zip(&query)
-        .map(|(a, b)| a - along * b)
-        .collect();
+    let across: Vec<f64> = noise.iter().zip(&query).map(|(a, b)| a - along * b).collect();
     let length = across.iter().map(|x| x * x).sum::<f64>().sqrt();
     let mut data = vec![0.0f32; (COSINES.len() + 1) * padded(dim)];
     for (i, row) in data.chunks_mut(padded(dim)).enumerate() {
         let cosine = if i == 0 { 1.0 } else { COSINES[i - 1] };
-        let sine = if i == 0 {
-            0.0
-        } else {
-            (1.0 - cosine * cosine).sqrt() / length
-        };
+        let sine = if i == 0 { 0.0 } else { (1.0 - cosine * cosine).sqrt() / length };
         for ((x, q), a) in row.iter_mut().zip(&query).zip(&across) {
             *x = (cosine * q + sine * a) as f32;
         }
@@ -70,14 +62,7 @@ fn rows(dim: usize) -> Vec<f32> {
 }
 
 fn shape(family: Family, dim: usize, k: usize, l: usize) -> FamilyShape {
-    FamilyShape {
-        family,
-        dim,
-        k,
-        l,
-        bin: 8,
-        codes: Codes::Clean,
-    }
+    FamilyShape { family, dim, k, l, bin: 8, codes: Codes::Clean }
 }
 
 /// How often each class agrees with the query in a single function.
@@ -88,25 +73,14 @@ fn agreement(family: Family, dim: usize, data: &[f32]) -> Vec<f64> {
     let mut agreed = vec![0u32; classes];
     let mut codes = vec![0; ids.len() * functions];
     for seed in 0..FAMILIES {
-        let drawn = shape(family, dim, 1, functions)
-            .draw(1 << 32 | seed)
-            .unwrap();
-        drawn.hash_rows(
-            Cpu::detect(),
-            RowsView::f32(data, dim),
-            &ids,
-            0..functions,
-            &mut codes,
-        );
+        let drawn = shape(family, dim, 1, functions).draw(1 << 32 | seed).unwrap();
+        drawn.hash_rows(Cpu::detect(), RowsView::f32(data, dim), &ids, 0..functions, &mut codes);
         let (query, others) = codes.split_at(functions);
         for (agreed, class) in agreed.iter_mut().zip(others.chunks(functions)) {
             *agreed += class.iter().zip(query).filter(|(a, b)| a == b).count() as u32;
         }
     }
-    agreed
-        .iter()
-        .map(|&n| f64::from(n) / (FAMILIES * functions as u64) as f64)
-        .collect()
+    agreed.iter().map(|&n| f64::from(n) / (FAMILIES * functions as u64) as f64).collect()
 }
 
 /// How often each class is among the negatives that a sampler finds. Class 0 is
@@ -118,24 +92,17 @@ fn retrieval(family: Family, dim: usize, query: Query, data: &[f32]) -> Vec<f64>
     examples.push([(0, 1.0)], &[0]);
     let embedding = match query {
         Query::Embedding => data[..padded(dim)].to_vec(),
-        Query::Label => data[padded(dim)..2 * padded(dim)]
-            .iter()
-            .map(|x| -x)
-            .collect(),
+        Query::Label => data[padded(dim)..2 * padded(dim)].iter().map(|x| -x).collect(),
     };
     // And the true class's vector is elsewhere for LSH Embedding.
     let mut class_vectors = data.to_vec();
     if query == Query::Embedding {
-        class_vectors[..padded(dim)]
-            .iter_mut()
-            .for_each(|x| *x = -*x);
+        class_vectors[..padded(dim)].iter_mut().for_each(|x| *x = -*x);
     }
     let mut met = vec![0u32; classes];
     let mut out = Candidates::new();
     for seed in 0..FAMILIES {
-        let drawn = shape(family, dim, K, L)
-            .draw((2 + query as u64) << 32 | seed)
-            .unwrap();
+        let drawn = shape(family, dim, K, L).draw((2 + query as u64) << 32 | seed).unwrap();
         let tables = HashTables::new(drawn, classes, Incremental::Never);
         let mut sampler = LshSampler::new(tables, query, classes, false);
         let request = Request {
@@ -149,14 +116,9 @@ fn retrieval(family: Family, dim: usize, query: Query, data: &[f32]) -> Vec<f64>
         };
         sampler.refresh(request.cpu, request.class_vectors, None);
         sampler.propose(&request, &mut out);
-        out.of(0)[1..]
-            .iter()
-            .for_each(|&class| met[class as usize] += 1);
+        out.of(0)[1..].iter().for_each(|&class| met[class as usize] += 1);
     }
-    met[1..]
-        .iter()
-        .map(|&n| f64::from(n) / FAMILIES as f64)
-        .collect()
+    met[1..].iter().map(|&n| f64::from(n) / FAMILIES as f64).collect()
 }
 
 /// Compares frequencies with the theorem; `slack` is allowed besides the error.
@@ -176,17 +138,10 @@ fn check(family: Family, dim: usize, query: Query, slack: f64) {
         let slope = f64::from(k * l) * p.powi(k - 1) * (1.0 - p.powi(k)).powi(l - 1);
         let n = FAMILIES as f64;
         let independent = if slack == 0.0 { 40.0 } else { 1.0 };
-        let variance =
-            predicted * (1.0 - predicted) / n + slope * slope * p * (1.0 - p) / (n * independent);
+        let variance = predicted * (1.0 - predicted) / n + slope * slope * p * (1.0 - p) / (n * independent);
         let difference = (met - predicted).abs();
-        assert!(
-            difference < 5.0 * variance.sqrt() + slack,
-            "{case}: met {met:.4}, predicted {predicted:.4}"
-        );
-        assert!(
-            p < before.0 && met < before.1,
-            "{case}: less alike, yet met as often"
-        );
+        assert!(difference < 5.0 * variance.sqrt() + slack, "{case}: met {met:.4}, predicted {predicted:.4}");
+        assert!(p < before.0 && met < before.1, "{case}: less alike, yet met as often");
         before = (p, met);
     }
 }

@@ -61,9 +61,7 @@ impl<T: Pod + Zeroable> Buffer<T> {
     /// # Panics
     /// If the operating system has no memory left to promise.
     pub fn zeroed(len: usize) -> Self {
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .expect("a buffer's size in bytes fits in usize");
+        let bytes = len.checked_mul(size_of::<T>()).expect("a buffer's size in bytes fits in usize");
         let map = (bytes > 0).then(|| {
             let map = MmapMut::map_anon(bytes)
                 .unwrap_or_else(|e| panic!("cannot reserve {bytes} bytes of memory: {e}"));

@@ -34,13 +34,7 @@ const fn method(
     epochs_to_half: f64,
     epochs_to_most: Option<f64>,
 ) -> Method {
-    Method {
-        name,
-        final_precision,
-        epoch_seconds,
-        epochs_to_half,
-        epochs_to_most,
-    }
+    Method { name, final_precision, epoch_seconds, epochs_to_half, epochs_to_most }
 }
 
 impl Method {
@@ -56,12 +50,7 @@ impl Method {
             let speed = 1.0 + 0.02 * f64::from(seed);
             let evaluations = (1..=24).map(move |step| 0.25 * 1.25f64.powi(step));
             evaluations
-                .map(|epochs| {
-                    (
-                        epochs * x_per_epoch * speed,
-                        self.precision(epochs, seed).max(0.0),
-                    )
-                })
+                .map(|epochs| (epochs * x_per_epoch * speed, self.precision(epochs, seed).max(0.0)))
                 .collect()
         };
         (0..3).map(run).collect()
@@ -119,10 +108,7 @@ fn page() -> Page {
                 )
                 .charts([label_frequency(), label_rank()]),
         )
-        .foot(
-            "Command",
-            "`lookalike compare amazon-670k.txt --seeds 3 --time-budget 2h`",
-        )
+        .foot("Command", "`lookalike compare amazon-670k.txt --seeds 3 --time-budget 2h`")
         .foot("Machine", "2 cores, x86-64 with AVX-512, 8 GB")
         .foot("Version", "lookalike 0.1.0")
         .foot("Date", "1 March 2021, 12:00 UTC")
@@ -136,12 +122,7 @@ fn precision_over_time() -> Chart {
             Axis::linear("P@1, %").format(Format::Fixed(1)),
         )
         .caption("Mean of three seeds; the bands reach from the lowest seed to the highest."),
-        |chart, method| {
-            chart.series(Series::over_seeds(
-                method.name,
-                &method.runs(method.epoch_seconds),
-            ))
-        },
+        |chart, method| chart.series(Series::over_seeds(method.name, &method.runs(method.epoch_seconds))),
     )
 }
 
@@ -162,10 +143,7 @@ fn time_per_epoch() -> Chart {
         Axis::categories("", METHODS.map(|method| method.name)),
         Axis::linear("average time").format(Format::Seconds),
     )
-    .series(Series::bars_by_category(
-        "time per epoch",
-        METHODS.map(|method| method.epoch_seconds),
-    ))
+    .series(Series::bars_by_category("time per epoch", METHODS.map(|method| method.epoch_seconds)))
 }
 
 fn epochs_table() -> Table {
@@ -192,27 +170,26 @@ fn epochs_table() -> Table {
 }
 
 fn time_table() -> Table {
-    let mut table = Table::new("Speed, precision and what they buy")
-        .column(Column::text("Method"))
-        .column(Column::number("Time per epoch", Format::Seconds).lowest_is_best())
-        .column(
-            Column::number("Faster by", Format::Times)
-                .highest_is_best()
-                .hint("average time of an epoch of full softmax, divided by the method's"),
-        )
-        .column(Column::number("P@1,\u{a0}%", Format::Fixed(1)).highest_is_best())
-        .column(
-            Column::number("P@5,\u{a0}%", Format::Fixed(1))
-                .highest_is_best()
-                .hint("hits among the first five, divided by five"),
-        )
-        .column(
-            Column::number("P@5 capped,\u{a0}%", Format::Fixed(1))
-                .highest_is_best()
-                .hint("divided by five or the number of true labels, whichever is less; the paper's definition"),
-        )
-        .column(Column::number("Time to 90%", Format::Seconds).lowest_is_best())
-        .column(Column::number("P@1 after 30 min", Format::Fixed(1)).highest_is_best());
+    let mut table =
+        Table::new("Speed, precision and what they buy")
+            .column(Column::text("Method"))
+            .column(Column::number("Time per epoch", Format::Seconds).lowest_is_best())
+            .column(
+                Column::number("Faster by", Format::Times)
+                    .highest_is_best()
+                    .hint("average time of an epoch of full softmax, divided by the method's"),
+            )
+            .column(Column::number("P@1,\u{a0}%", Format::Fixed(1)).highest_is_best())
+            .column(
+                Column::number("P@5,\u{a0}%", Format::Fixed(1))
+                    .highest_is_best()
+                    .hint("hits among the first five, divided by five"),
+            )
+            .column(Column::number("P@5 capped,\u{a0}%", Format::Fixed(1)).highest_is_best().hint(
+                "divided by five or the number of true labels, whichever is less; the paper's definition",
+            ))
+            .column(Column::number("Time to 90%", Format::Seconds).lowest_is_best())
+            .column(Column::number("P@1 after 30 min", Format::Fixed(1)).highest_is_best());
     for method in &METHODS {
         table.push_row([
             method.name.into(),
@@ -221,9 +198,7 @@ fn time_table() -> Table {
             method.final_precision.into(),
             (method.final_precision * 0.86).into(),
             (method.final_precision * 0.9).into(),
-            method.epochs_to_most.map_or("Fail".into(), |epochs| {
-                (epochs * method.epoch_seconds).into()
-            }),
+            method.epochs_to_most.map_or("Fail".into(), |epochs| (epochs * method.epoch_seconds).into()),
             method.precision(1800.0 / method.epoch_seconds, 0).into(),
         ]);
     }
@@ -251,12 +226,6 @@ fn label_rank() -> Chart {
         Axis::log("rank of the label").format(Format::Count),
         Axis::log("examples").format(Format::Count),
     )
-    .series(Series::line(
-        "labels",
-        ranked.map(|(rank, count)| (rank as f64 + 1.0, count as f64)),
-    ))
-    .series(Series::scatter(
-        "labels of the examples",
-        [(100.0, 167.0), (10_000.0, 16.0)],
-    ))
+    .series(Series::line("labels", ranked.map(|(rank, count)| (rank as f64 + 1.0, count as f64))))
+    .series(Series::scatter("labels of the examples", [(100.0, 167.0), (10_000.0, 16.0)]))
 }

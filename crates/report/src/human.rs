@@ -80,9 +80,7 @@ pub fn number(value: f64) -> String {
 pub fn short(value: f64) -> String {
     for (unit, letter) in [(1e9, "B"), (1e6, "M")] {
         let hundredths = value / unit * 100.0;
-        if (unit..unit * 1e3).contains(&value.abs())
-            && (hundredths - hundredths.round()).abs() < 1e-6
-        {
+        if (unit..unit * 1e3).contains(&value.abs()) && (hundredths - hundredths.round()).abs() < 1e-6 {
             return trim_zeros(&grouped(value / unit, 2)) + letter;
         }
     }
@@ -129,13 +127,7 @@ pub fn seconds(value: f64) -> String {
 
 /// A size in decimal units, as disks are sold and memory is budgeted: `512 B`, `1.6 GB`.
 pub fn bytes(value: f64) -> String {
-    const UNITS: [(f64, &str); 5] = [
-        (1.0, "B"),
-        (1e3, "kB"),
-        (1e6, "MB"),
-        (1e9, "GB"),
-        (1e12, "TB"),
-    ];
+    const UNITS: [(f64, &str); 5] = [(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")];
     if value.abs() < 1e3 {
         return grouped(value, 0) + " B";
     }

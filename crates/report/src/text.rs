@@ -5,9 +5,7 @@
 pub(crate) fn clean(text: &str) -> String {
     text.chars()
         .map(|c| match c {
-            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}' => {
-                '\u{fffd}'
-            }
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}' => '\u{fffd}',
             '\u{2028}' | '\u{2029}' => ' ',
             c if c.is_control() => ' ',
             c => c,

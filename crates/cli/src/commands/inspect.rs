@@ -48,7 +48,11 @@ pub(crate) fn run(arguments: InspectArguments) -> anyhow::Result<()> {
 fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyhow::Result<()> {
     let (shape, training) = (&model.network.config, &model.training);
     let tables = occupancy(model, cpu)?;
-    let bytes: u64 = std::fs::read_dir(&arguments.model)?.flatten().filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum();
+    let bytes: u64 = std::fs::read_dir(&arguments.model)?
+        .flatten()
+        .filter_map(|f| f.metadata().ok())
+        .map(|m| m.len())
+        .sum();
     let mut out = std::io::stdout().lock();
     if arguments.json {
         let tables = tables.map(|(choice, occupancy)| {
@@ -97,7 +101,12 @@ fn occupancy(model: &Model, cpu: Cpu) -> anyhow::Result<Option<(lookalike::hashi
     Ok(Some((choice, tables.occupancy())))
 }
 
-fn print_neighbours(model: &Model, class: &str, arguments: &InspectArguments, cpu: Cpu) -> anyhow::Result<()> {
+fn print_neighbours(
+    model: &Model,
+    class: &str,
+    arguments: &InspectArguments,
+    cpu: Cpu,
+) -> anyhow::Result<()> {
     let id = model.class_id(class).ok_or_else(|| {
         usage(format!("the model has no class {class:?}; it has {} classes", model.network.output.len))
     })?;
@@ -116,7 +125,11 @@ fn print_neighbours(model: &Model, class: &str, arguments: &InspectArguments, cp
         output.view().copy_row(class as usize, &mut other);
         let cosine = score / (length(&row) * length(&other)).max(f32::MIN_POSITIVE);
         if arguments.json {
-            writeln!(out, "{}", json!({ "class": model.class_name(class), "product": score, "cosine": cosine }))?;
+            writeln!(
+                out,
+                "{}",
+                json!({ "class": model.class_name(class), "product": score, "cosine": cosine })
+            )?;
         } else {
             writeln!(out, "{score:9.3}  {cosine:6.3}  {}", model.class_name(class))?;
         }

@@ -64,8 +64,12 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
                 let ranked = best.example(i);
                 let shift = best.log_sum_exp(i);
                 let score = |score: &f32| shift.map_or(*score, |shift| (score - shift).exp());
-                let answers: Vec<(String, f32)> =
-                    ranked.classes.iter().map(|&c| model.class_name(c)).zip(ranked.scores.iter().map(score)).collect();
+                let answers: Vec<(String, f32)> = ranked
+                    .classes
+                    .iter()
+                    .map(|&c| model.class_name(c))
+                    .zip(ranked.scores.iter().map(score))
+                    .collect();
                 write_answers(&mut out, arguments.format, &answers)?;
             }
             out.flush()?;
@@ -74,7 +78,11 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
     })?
 }
 
-fn write_answers(out: &mut impl Write, format: OutputFormat, answers: &[(String, f32)]) -> std::io::Result<()> {
+fn write_answers(
+    out: &mut impl Write,
+    format: OutputFormat,
+    answers: &[(String, f32)],
+) -> std::io::Result<()> {
     match format {
         OutputFormat::Tsv => {
             for (i, (class, score)) in answers.iter().enumerate() {

@@ -222,15 +222,23 @@ fn train_and_save(
 
     let told = trainer.model.progress;
     say(match outcome {
-        Outcome::Finished => format!("trained {} epochs in {}", told.epoch, human::seconds(told.train_seconds)),
-        Outcome::NoProgress => format!("stopped early: no better for {} evaluations", arguments.patience.unwrap_or(0)),
+        Outcome::Finished => {
+            format!("trained {} epochs in {}", told.epoch, human::seconds(told.train_seconds))
+        }
+        Outcome::NoProgress => {
+            format!("stopped early: no better for {} evaluations", arguments.patience.unwrap_or(0))
+        }
         Outcome::TimeLimit => format!("stopped by --time-limit in epoch {}", told.epoch + 1),
         Outcome::Stopped => format!("interrupted in epoch {}; go on with --resume", told.epoch + 1),
     });
     warn_of_shortfall(trainer, say);
     if let Some(directory) = &arguments.model {
         // With --valid the best model is saved already, unless none was evaluated.
-        if chooses && directory.join("config.json").exists() && told.iteration > 0 && outcome != Outcome::Stopped {
+        if chooses
+            && directory.join("config.json").exists()
+            && told.iteration > 0
+            && outcome != Outcome::Stopped
+        {
             trainer.model = Model::load(directory, false)?;
         } else {
             save(&trainer.model)?;
@@ -284,10 +292,8 @@ fn report_test(
     num_examples: usize,
     cpu: lookalike_kernels::Cpu,
 ) -> anyhow::Result<()> {
-    let frequencies = lookalike::metrics::TrainingFrequencies {
-        examples_of_class: &model.class_counts,
-        num_examples,
-    };
+    let frequencies =
+        lookalike::metrics::TrainingFrequencies { examples_of_class: &model.class_counts, num_examples };
     let unknown = |i: usize| test.unknown_labels(i);
     let options = arguments.metrics.options();
     let evaluation = evaluate(cpu, &model.network, &test.view(), &unknown, &options, Some(frequencies))?;

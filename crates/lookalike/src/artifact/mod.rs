@@ -182,7 +182,9 @@ fn check_shape(directory: &Path, config: &NetworkConfig) -> Result<(), ModelErro
     let bytes = std::fs::metadata(directory.join(MODEL_FILE)).map_or(0, |m| m.len());
     let first = config.hidden.first().copied().unwrap_or(0) as u64;
     let last = config.hidden.last().copied().unwrap_or(0) as u64;
-    let numbers = (config.num_features as u64).saturating_mul(first).saturating_add((config.num_classes as u64).saturating_mul(last));
+    let numbers = (config.num_features as u64)
+        .saturating_mul(first)
+        .saturating_add((config.num_classes as u64).saturating_mul(last));
     if widths_fit && ids_fit && numbers.saturating_mul(2) <= bytes {
         return Ok(());
     }

@@ -195,7 +195,11 @@ fn matrix_write<T: Number>(name: String, data: &mut [T], shape: (usize, usize, u
     matrix::<T>(name, Bytes::Write(bytemuck::cast_slice_mut(data)), shape)
 }
 
-fn matrix<T: Number>(name: String, bytes: Bytes<'_>, (rows, dim, stride): (usize, usize, usize)) -> Tensor<'_> {
+fn matrix<T: Number>(
+    name: String,
+    bytes: Bytes<'_>,
+    (rows, dim, stride): (usize, usize, usize),
+) -> Tensor<'_> {
     let size = size_of::<T>();
     let (row_bytes, stride_bytes) = (dim * size, stride * size);
     Tensor { name, shape: vec![rows, dim], dtype: T::DTYPE, bytes, row_bytes, stride_bytes }

@@ -42,9 +42,7 @@ impl Block {
         match rows.data {
             RowData::F32(data) => lane_values.zip(&data[at..]).for_each(|(to, x)| *to = *x),
             RowData::Bf16(data) => {
-                lane_values
-                    .zip(&data[at..])
-                    .for_each(|(to, x)| *to = x.to_f32());
+                lane_values.zip(&data[at..]).for_each(|(to, x)| *to = x.to_f32());
             }
         }
     }
@@ -64,11 +62,7 @@ mod tests {
         for j in 0..5 {
             assert_eq!(block.values()[j * LANES], (32 + j) as f32);
             assert_eq!(block.values()[j * LANES + 1], (16 + j) as f32);
-            assert_eq!(
-                block.values()[j * LANES + 7],
-                j as f32,
-                "repeats the last id"
-            );
+            assert_eq!(block.values()[j * LANES + 7], j as f32, "repeats the last id");
         }
     }
 }

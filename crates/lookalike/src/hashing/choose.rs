@@ -53,9 +53,7 @@ impl Choice {
         let limit = ((1usize << 26) / wanted.classes.max(1)).clamp(64, 400);
         if let Some(k) = wanted.k {
             let meeting = meeting_chance(&FamilyShape { k, l: 1, ..*shape })?;
-            let l = wanted
-                .l
-                .unwrap_or_else(|| tables_for(meeting, wanted).min(limit));
+            let l = wanted.l.unwrap_or_else(|| tables_for(meeting, wanted).min(limit));
             return Self::describe(shape, wanted.classes, k, l);
         }
         let mut best = 1;
@@ -68,24 +66,13 @@ impl Choice {
             }
             best = k;
         }
-        let meeting = meeting_chance(&FamilyShape {
-            k: best,
-            l: 1,
-            ..*shape
-        })?;
-        let l = wanted
-            .l
-            .unwrap_or_else(|| tables_for(meeting, wanted).min(limit));
+        let meeting = meeting_chance(&FamilyShape { k: best, l: 1, ..*shape })?;
+        let l = wanted.l.unwrap_or_else(|| tables_for(meeting, wanted).min(limit));
         Self::describe(shape, wanted.classes, best, l)
     }
 
     /// What a given K and L will do for `classes` classes.
-    pub fn describe(
-        shape: &FamilyShape,
-        classes: usize,
-        k: usize,
-        l: usize,
-    ) -> Result<Self, HashError> {
+    pub fn describe(shape: &FamilyShape, classes: usize, k: usize, l: usize) -> Result<Self, HashError> {
         let shape = FamilyShape { k, l, ..*shape };
         let meeting = meeting_chance(&shape)?;
         let classes = classes as f64;
@@ -146,64 +133,34 @@ mod tests {
     const AMAZON: usize = 670_091;
 
     fn shape(family: Family, codes: Codes) -> FamilyShape {
-        FamilyShape {
-            family,
-            dim: 128,
-            k: 0,
-            l: 0,
-            bin: 8,
-            codes,
-        }
+        FamilyShape { family, dim: 128, k: 0, l: 0, bin: 8, codes }
     }
 
     fn wanted(budget: usize, classes: usize) -> Wanted {
-        Wanted {
-            budget,
-            classes,
-            k: None,
-            l: None,
-        }
+        Wanted { budget, classes, k: None, l: None }
     }
 
     #[test]
     fn the_papers_k_and_l_mean_what_was_measured() {
         // Measured with class vectors as queries, which meet themselves too:
         // 77 a table and about 30,000 in all; 3.6 and 1,400 with clean codes.
-        let overlapped =
-            Choice::describe(&shape(Family::Dwta, Codes::Overlapped), AMAZON, 6, 400).unwrap();
+        let overlapped = Choice::describe(&shape(Family::Dwta, Codes::Overlapped), AMAZON, 6, 400).unwrap();
         assert_eq!(overlapped.buckets, 9_556);
-        assert!(
-            (overlapped.expected_per_table + 1.0 - 77.0).abs() < 0.1,
-            "{overlapped}"
-        );
-        assert!(
-            (overlapped.expected_total - 30_000.0).abs() < 1_000.0,
-            "{overlapped}"
-        );
+        assert!((overlapped.expected_per_table + 1.0 - 77.0).abs() < 0.1, "{overlapped}");
+        assert!((overlapped.expected_total - 30_000.0).abs() < 1_000.0, "{overlapped}");
         let clean = Choice::describe(&shape(Family::Dwta, Codes::Clean), AMAZON, 6, 400).unwrap();
-        assert!(
-            (clean.expected_per_table + 1.0 - 3.6).abs() < 0.1,
-            "{clean}"
-        );
-        assert!(
-            (clean.expected_total + 400.0 - 1_400.0).abs() < 50.0,
-            "{clean}"
-        );
+        assert!((clean.expected_per_table + 1.0 - 3.6).abs() < 0.1, "{clean}");
+        assert!((clean.expected_total + 400.0 - 1_400.0).abs() < 50.0, "{clean}");
     }
 
     #[test]
     fn the_budget_is_met_with_headroom_wherever_possible() {
         for family in [Family::Dwta, Family::Simhash] {
             for codes in [Codes::Clean, Codes::Overlapped] {
-                for (budget, classes) in [
-                    (3_900, AMAZON),
-                    (33_500, AMAZON),
-                    (1_000, 10_000_000),
-                    (400, 20_000),
-                    (50, 1_000),
-                ] {
-                    let choice =
-                        Choice::make(&shape(family, codes), &wanted(budget, classes)).unwrap();
+                for (budget, classes) in
+                    [(3_900, AMAZON), (33_500, AMAZON), (1_000, 10_000_000), (400, 20_000), (50, 1_000)]
+                {
+                    let choice = Choice::make(&shape(family, codes), &wanted(budget, classes)).unwrap();
                     assert!(
                         choice.expected_total >= 1.3 * budget as f64 && choice.l <= 400,
                         "{family:?} {codes:?} {budget} of {classes}: {choice}"
@@ -215,8 +172,7 @@ mod tests {
 
     #[test]
     fn four_functions_in_about_fifty_tables_for_amazon_670k() {
-        let choice =
-            Choice::make(&shape(Family::Dwta, Codes::Clean), &wanted(3_900, AMAZON)).unwrap();
+        let choice = Choice::make(&shape(Family::Dwta, Codes::Clean), &wanted(3_900, AMAZON)).unwrap();
         assert_eq!((choice.k, choice.l), (4, 48));
         assert_eq!(
             choice.to_string(),
@@ -228,34 +184,15 @@ mod tests {
     #[test]
     fn what_is_fixed_stays_fixed() {
         let shape = shape(Family::Dwta, Codes::Clean);
-        let fixed_k = Wanted {
-            k: Some(5),
-            ..wanted(3_900, AMAZON)
-        };
+        let fixed_k = Wanted { k: Some(5), ..wanted(3_900, AMAZON) };
         assert_eq!(Choice::make(&shape, &fixed_k).unwrap().k, 5);
-        let fixed_l = Wanted {
-            l: Some(10),
-            ..wanted(3_900, AMAZON)
-        };
+        let fixed_l = Wanted { l: Some(10), ..wanted(3_900, AMAZON) };
         let choice = Choice::make(&shape, &fixed_l).unwrap();
         assert_eq!((choice.k, choice.l), (3, 10));
-        let both = Wanted {
-            k: Some(2),
-            l: Some(3),
-            ..wanted(3_900, AMAZON)
-        };
+        let both = Wanted { k: Some(2), l: Some(3), ..wanted(3_900, AMAZON) };
         let choice = Choice::make(&shape, &both).unwrap();
         assert_eq!((choice.k, choice.l), (2, 3));
-        assert!(
-            Choice::make(
-                &shape,
-                &Wanted {
-                    k: Some(20),
-                    ..fixed_k
-                }
-            )
-            .is_err()
-        );
+        assert!(Choice::make(&shape, &Wanted { k: Some(20), ..fixed_k }).is_err());
     }
 
     #[test]

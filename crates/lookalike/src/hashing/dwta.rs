@@ -53,15 +53,7 @@ impl Dwta {
             dims.extend_from_slice(&shuffled(shape.dim, seed, permutation)[..used]);
         }
         dims.truncate(len);
-        Ok(Self {
-            dim: shape.dim,
-            k: shape.k,
-            l: shape.l,
-            bin,
-            shift: shape.shift(),
-            buckets,
-            dims,
-        })
+        Ok(Self { dim: shape.dim, k: shape.k, l: shape.l, bin, shift: shape.shift(), buckets, dims })
     }
 
     fn bins(&self) -> usize {
@@ -86,14 +78,7 @@ impl Dwta {
 
     /// Adds to the codes what empty bins borrow. `filled` has, for every bin of
     /// every table, a bit for each lane in which it is not empty.
-    fn densify(
-        &self,
-        values: &[f32],
-        lanes: usize,
-        filled: &[u16],
-        tables: Range<usize>,
-        codes: &mut [u32],
-    ) {
+    fn densify(&self, values: &[f32], lanes: usize, filled: &[u16], tables: Range<usize>, codes: &mut [u32]) {
         let anywhere = filled.iter().fold(0, |all, &lanes| all | lanes);
         for (table, codes) in tables.zip(codes.chunks_exact_mut(lanes)) {
             for function in 0..self.k {
@@ -168,21 +153,12 @@ impl HashFamily for Dwta {
             return; // too few to empty a bin
         }
         scratch.masks.clear();
-        scratch
-            .masks
-            .extend(values.chunks_exact(LANES).map(|lanes| {
-                let bit = |(lane, &x): (usize, &f32)| u16::from(x != 0.0) << lane;
-                lanes
-                    .iter()
-                    .enumerate()
-                    .map(bit)
-                    .fold(0, |mask, bit| mask | bit)
-            }));
+        scratch.masks.extend(values.chunks_exact(LANES).map(|lanes| {
+            let bit = |(lane, &x): (usize, &f32)| u16::from(x != 0.0) << lane;
+            lanes.iter().enumerate().map(bit).fold(0, |mask, bit| mask | bit)
+        }));
         for bin in 0..self.bins() {
-            let filled = self
-                .dims_of(bin)
-                .iter()
-                .fold(0, |mask, &dim| mask | scratch.masks[dim as usize]);
+            let filled = self.dims_of(bin).iter().fold(0, |mask, &dim| mask | scratch.masks[dim as usize]);
             scratch.masks.push(filled);
         }
         self.densify(values, LANES, &scratch.masks[self.dim..], tables, codes);
@@ -193,14 +169,8 @@ impl HashFamily for Dwta {
         for (&id, &value) in ids.iter().zip(values) {
             dense[id as usize] = value;
         }
-        let is_filled = |bin| {
-            self.dims_of(bin)
-                .iter()
-                .any(|&dim| dense[dim as usize] != 0.0)
-        };
-        let filled: Vec<u16> = (0..self.bins())
-            .map(|bin| u16::from(is_filled(bin)))
-            .collect();
+        let is_filled = |bin| self.dims_of(bin).iter().any(|&dim| dense[dim as usize] != 0.0);
+        let filled: Vec<u16> = (0..self.bins()).map(|bin| u16::from(is_filled(bin))).collect();
         for (table, code) in codes.iter_mut().enumerate() {
             *code = (0..self.k)
                 .map(|k| self.winner(&dense, 1, 0, table * self.k + k) << (self.shift * k as u32))
@@ -219,14 +189,7 @@ mod tests {
     use crate::model::RowsView;
 
     fn shape(dim: usize, k: usize, l: usize) -> FamilyShape {
-        FamilyShape {
-            family: Family::Dwta,
-            dim,
-            k,
-            l,
-            bin: 8,
-            codes: Codes::Clean,
-        }
+        FamilyShape { family: Family::Dwta, dim, k, l, bin: 8, codes: Codes::Clean }
     }
 
     /// The definition, word by word: no blocks, no masks.
@@ -248,9 +211,7 @@ mod tests {
             0
         };
         let code = |table: usize| {
-            (0..family.k)
-                .map(|k| hash((table * family.k + k) as isize) << (family.shift as usize * k))
-                .sum()
+            (0..family.k).map(|k| hash((table * family.k + k) as isize) << (family.shift as usize * k)).sum()
         };
         (0..family.l).map(code).collect()
     }
@@ -311,24 +272,14 @@ mod tests {
         family.hash_rows(Cpu::portable(), rows, &[0], 3..5, &mut some);
         assert_eq!(all[3..5], some);
         let fewer = Dwta::draw(&shape(20, 2, 4), 1).unwrap();
-        assert_eq!(
-            family.dims[..fewer.dims.len()],
-            fewer.dims,
-            "tables do not depend on L"
-        );
+        assert_eq!(family.dims[..fewer.dims.len()], fewer.dims, "tables do not depend on L");
     }
 
     #[test]
     fn the_zero_vector_has_code_zero() {
         let family = Dwta::draw(&shape(20, 3, 5), 9).unwrap();
         let mut codes = [7; 5];
-        family.hash_rows(
-            Cpu::portable(),
-            RowsView::f32(&[0.0; 32], 20),
-            &[0],
-            0..5,
-            &mut codes,
-        );
+        family.hash_rows(Cpu::portable(), RowsView::f32(&[0.0; 32], 20), &[0], 0..5, &mut codes);
         assert_eq!(codes, [0; 5]);
         codes = [7; 5];
         family.hash_sparse(&[], &[], &mut codes);

@@ -48,21 +48,11 @@ pub trait HashFamily: Send + Sync + std::fmt::Debug {
 
     /// Codes of the rows `ids` of `rows` in `tables`, row after row:
     /// `codes[i * tables.len() + (t - tables.start)]` for the i-th id.
-    fn hash_rows(
-        &self,
-        cpu: Cpu,
-        rows: RowsView<'_>,
-        ids: &[u32],
-        tables: Range<usize>,
-        codes: &mut [u32],
-    ) {
+    fn hash_rows(&self, cpu: Cpu, rows: RowsView<'_>, ids: &[u32], tables: Range<usize>, codes: &mut [u32]) {
         let mut block = Block::default();
         let mut scratch = HashScratch::default();
         let mut lanes = vec![0; tables.len() * LANES];
-        for (ids, codes) in ids
-            .chunks(LANES)
-            .zip(codes.chunks_mut(tables.len().max(1) * LANES))
-        {
+        for (ids, codes) in ids.chunks(LANES).zip(codes.chunks_mut(tables.len().max(1) * LANES)) {
             block.load(cpu, rows, ids);
             self.hash_block(cpu, &block, tables.clone(), &mut scratch, &mut lanes);
             for (lane, codes) in codes.chunks_mut(tables.len()).enumerate() {
@@ -198,20 +188,14 @@ impl FamilyShape {
             .map(|function| (per_function as u128 - 1) << (self.shift() * function).min(100))
             .sum();
         if largest >= Self::BUCKETS_MAX as u128 {
-            return Err(HashError::Buckets {
-                k: self.k,
-                per_function,
-            });
+            return Err(HashError::Buckets { k: self.k, per_function });
         }
         Ok(largest as usize + 1)
     }
 
     fn check(&self) -> Result<(), HashError> {
         let Self { dim, k, l, bin, .. } = *self;
-        if dim == 0
-            || !(1..=Self::FUNCTIONS_MAX).contains(&k)
-            || !(1..=Self::TABLES_MAX).contains(&l)
-        {
+        if dim == 0 || !(1..=Self::FUNCTIONS_MAX).contains(&k) || !(1..=Self::TABLES_MAX).contains(&l) {
             return Err(HashError::Size { dim, k, l });
         }
         if self.family == Family::Dwta && !(2..=256).contains(&bin) {
@@ -234,14 +218,7 @@ mod tests {
     use super::*;
 
     fn shape(k: usize, codes: Codes) -> FamilyShape {
-        FamilyShape {
-            family: Family::Dwta,
-            dim: 128,
-            k,
-            l: 1,
-            bin: 8,
-            codes,
-        }
+        FamilyShape { family: Family::Dwta, dim: 128, k, l: 1, bin: 8, codes }
     }
 
     #[test]
@@ -257,37 +234,11 @@ mod tests {
             change(&mut shape);
             shape.buckets().unwrap_err()
         };
-        assert_eq!(
-            bad(|s| s.k = 0),
-            HashError::Size {
-                dim: 128,
-                k: 0,
-                l: 1
-            }
-        );
+        assert_eq!(bad(|s| s.k = 0), HashError::Size { dim: 128, k: 0, l: 1 });
         assert_eq!(bad(|s| s.bin = 1), HashError::Bin { bin: 1 });
-        assert_eq!(
-            bad(|s| s.k = 9),
-            HashError::Buckets {
-                k: 9,
-                per_function: 8
-            }
-        );
-        assert_eq!(
-            bad(|s| s.k = 24),
-            HashError::Buckets {
-                k: 24,
-                per_function: 8
-            }
-        );
-        assert_eq!(
-            bad(|s| s.l = 1 << 40),
-            HashError::Size {
-                dim: 128,
-                k: 4,
-                l: 1 << 40
-            }
-        );
+        assert_eq!(bad(|s| s.k = 9), HashError::Buckets { k: 9, per_function: 8 });
+        assert_eq!(bad(|s| s.k = 24), HashError::Buckets { k: 24, per_function: 8 });
+        assert_eq!(bad(|s| s.l = 1 << 40), HashError::Size { dim: 128, k: 4, l: 1 << 40 });
         assert!(bad(|s| s.k = 9).to_string().contains("smaller K"));
     }
 }

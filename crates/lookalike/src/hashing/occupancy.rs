@@ -43,11 +43,7 @@ impl Occupancy {
             tables,
             buckets,
             mean: members / all,
-            mean_met: if members > 0.0 {
-                squares / members
-            } else {
-                0.0
-            },
+            mean_met: if members > 0.0 { squares / members } else { 0.0 },
             max,
             empty_share: histogram[0] as f64 / all,
             histogram,
@@ -64,9 +60,6 @@ mod tests {
         let occupancy = Occupancy::of(2, 3, [0, 1, 2, 3, 4, 0].into_iter());
         assert_eq!(occupancy.histogram, [2, 1, 2, 1]);
         assert_eq!((occupancy.max, occupancy.mean), (4, 10.0 / 6.0));
-        assert_eq!(
-            (occupancy.mean_met, occupancy.empty_share),
-            (3.0, 2.0 / 6.0)
-        );
+        assert_eq!((occupancy.mean_met, occupancy.empty_share), (3.0, 2.0 / 6.0));
     }
 }

@@ -23,10 +23,6 @@ impl<T: Default> PerThread<T> {
         let thread = rayon::current_thread_index().unwrap_or(0) % self.0.len();
         // A panic elsewhere leaves scratch in an unknown state; it is passed on
         // by the pool anyway, so nobody will use results made from it.
-        work(
-            &mut self.0[thread]
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+        work(&mut self.0[thread].lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

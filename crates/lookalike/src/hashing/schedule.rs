@@ -24,10 +24,7 @@ impl RefreshSchedule {
     /// A schedule. `first` is at least 1 and `growth` at least 1.0 (a constant
     /// period); smaller or undefined values are raised to these.
     pub fn new(first: u64, growth: f64) -> Self {
-        Self {
-            first: first.max(1),
-            growth: growth.max(1.0),
-        }
+        Self { first: first.max(1), growth: growth.max(1.0) }
     }
 
     /// The first iteration after `iteration` at which a refresh is due.
@@ -69,14 +66,8 @@ mod tests {
 
     #[test]
     fn periods_grow_exponentially() {
-        assert_eq!(
-            due_until(RefreshSchedule::new(50, 2.0), 800),
-            [50, 150, 350, 750]
-        );
-        assert_eq!(
-            due_until(RefreshSchedule::default(), 240),
-            [50, 105, 166, 233]
-        );
+        assert_eq!(due_until(RefreshSchedule::new(50, 2.0), 800), [50, 150, 350, 750]);
+        assert_eq!(due_until(RefreshSchedule::default(), 240), [50, 105, 166, 233]);
         assert_eq!(due_until(RefreshSchedule::default(), 500).len(), 7);
         assert_eq!(due_until(RefreshSchedule::default(), 5_000).len(), 25);
         assert_eq!(due_until(RefreshSchedule::default(), 40_000).len(), 46);

@@ -31,25 +31,15 @@ impl SimHash {
         let FamilyShape { dim, k, l, .. } = *shape;
         let mut projections = vec![0.0; k * l * dim];
         for (function, row) in projections.chunks_exact_mut(dim).enumerate() {
-            fill_gaussian(
-                row,
-                &mut random::rng(seed, Stream::Hash, function as u64, 1),
-            );
+            fill_gaussian(row, &mut random::rng(seed, Stream::Hash, function as u64, 1));
         }
-        Ok(Self {
-            dim,
-            k,
-            l,
-            projections,
-        })
+        Ok(Self { dim, k, l, projections })
     }
 
     /// Puts the signs of each table's K projections together, `lanes` vectors
     /// side by side.
     fn collect_signs(&self, projected: &[f32], lanes: usize, codes: &mut [u32]) {
-        let tables = projected
-            .chunks_exact(self.k * lanes)
-            .zip(codes.chunks_exact_mut(lanes));
+        let tables = projected.chunks_exact(self.k * lanes).zip(codes.chunks_exact_mut(lanes));
         for (projected, codes) in tables {
             codes.fill(0);
             for (function, projected) in projected.chunks_exact(lanes).enumerate() {
@@ -102,48 +92,20 @@ impl HashFamily for SimHash {
     ) {
         let functions = tables.len() * self.k;
         let rows = &self.projections[tables.start * self.k * self.dim..][..functions * self.dim];
-        let projections = Strided {
-            data: rows,
-            row_stride: self.dim,
-            column_stride: 1,
-        };
-        let vectors = Strided {
-            data: block.values(),
-            row_stride: LANES,
-            column_stride: 1,
-        };
+        let projections = Strided { data: rows, row_stride: self.dim, column_stride: 1 };
+        let vectors = Strided { data: block.values(), row_stride: LANES, column_stride: 1 };
         scratch.projected.clear();
         scratch.projected.resize(functions * LANES, 0.0);
         let projected = &mut scratch.projected;
-        gemm(
-            cpu,
-            functions,
-            LANES,
-            self.dim,
-            projections,
-            vectors,
-            projected,
-            LANES,
-        );
-        self.collect_signs(
-            &scratch.projected,
-            LANES,
-            &mut codes[..tables.len() * LANES],
-        );
+        gemm(cpu, functions, LANES, self.dim, projections, vectors, projected, LANES);
+        self.collect_signs(&scratch.projected, LANES, &mut codes[..tables.len() * LANES]);
     }
 
     fn hash_sparse(&self, ids: &[u32], values: &[f32], codes: &mut [u32]) {
         let project = |row: &[f32]| -> f32 {
-            ids.iter()
-                .zip(values)
-                .map(|(&id, value)| row[id as usize] * value)
-                .sum()
+            ids.iter().zip(values).map(|(&id, value)| row[id as usize] * value).sum()
         };
-        let projected: Vec<f32> = self
-            .projections
-            .chunks_exact(self.dim)
-            .map(project)
-            .collect();
+        let projected: Vec<f32> = self.projections.chunks_exact(self.dim).map(project).collect();
         self.collect_signs(&projected, 1, &mut codes[..self.l]);
     }
 }
@@ -155,14 +117,7 @@ mod tests {
     use crate::model::RowsView;
 
     fn family(dim: usize, k: usize, l: usize) -> SimHash {
-        let shape = FamilyShape {
-            family: Family::Simhash,
-            dim,
-            k,
-            l,
-            bin: 8,
-            codes: Codes::Clean,
-        };
+        let shape = FamilyShape { family: Family::Simhash, dim, k, l, bin: 8, codes: Codes::Clean };
         SimHash::draw(&shape, 3).unwrap()
     }
 
@@ -186,13 +141,7 @@ mod tests {
     #[test]
     fn the_zero_vector_has_code_zero() {
         let mut codes = [9; 5];
-        family(20, 3, 5).hash_rows(
-            Cpu::portable(),
-            RowsView::f32(&[0.0; 32], 20),
-            &[0],
-            0..5,
-            &mut codes,
-        );
+        family(20, 3, 5).hash_rows(Cpu::portable(), RowsView::f32(&[0.0; 32], 20), &[0], 0..5, &mut codes);
         assert_eq!(codes, [0; 5]);
     }
 
@@ -203,9 +152,6 @@ mod tests {
         let mean = numbers.iter().sum::<f32>() / 1e5;
         let variance = numbers.iter().map(|x| x * x).sum::<f32>() / 1e5;
         // Standard deviations 0.0032 and 0.0045: five of them.
-        assert!(
-            mean.abs() < 0.016 && (variance - 1.0).abs() < 0.023,
-            "{mean} {variance}"
-        );
+        assert!(mean.abs() < 0.016 && (variance - 1.0).abs() < 0.023, "{mean} {variance}");
     }
 }

@@ -144,11 +144,7 @@ impl HashTables {
     /// rebuilt where codes are not kept.
     pub fn update(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, changed: &[u32]) {
         debug_assert!(changed.is_sorted_by(|a, b| a < b));
-        self.fill(
-            cpu,
-            class_vectors,
-            self.codes_are_current.then_some(changed),
-        );
+        self.fill(cpu, class_vectors, self.codes_are_current.then_some(changed));
     }
 
     /// Rebuilds or updates, whichever costs less: hashing scattered rows stops
@@ -165,20 +161,15 @@ impl HashTables {
     /// How full the buckets are.
     pub fn occupancy(&self) -> Occupancy {
         let (tables, buckets) = (self.family.tables(), self.family.buckets());
-        let sizes = self.offsets.chunks_exact(buckets + 1).flat_map(|offsets| {
-            offsets
-                .windows(2)
-                .map(|bucket| (bucket[1] - bucket[0]) as usize)
-        });
+        let sizes = self
+            .offsets
+            .chunks_exact(buckets + 1)
+            .flat_map(|offsets| offsets.windows(2).map(|bucket| (bucket[1] - bucket[0]) as usize));
         Occupancy::of(tables, buckets, sizes)
     }
 
     fn fill(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, changed: Option<&[u32]>) {
-        assert_eq!(
-            class_vectors.len(),
-            self.classes,
-            "tables are made for a number of classes"
-        );
+        assert_eq!(class_vectors.len(), self.classes, "tables are made for a number of classes");
         if self.classes == 0 {
             return;
         }
@@ -196,9 +187,7 @@ impl HashTables {
             let offsets = &mut self.offsets[group.start * (buckets + 1)..group.end * (buckets + 1)];
             let ids = &mut self.ids[group.start * self.classes..group.end * self.classes];
             match &mut self.codes {
-                CodeBuffer::Narrow(codes) => {
-                    hashing.fill_group(codes, group, changed, offsets, ids)
-                }
+                CodeBuffer::Narrow(codes) => hashing.fill_group(codes, group, changed, offsets, ids),
                 CodeBuffer::Wide(codes) => hashing.fill_group(codes, group, changed, offsets, ids),
             }
         }
@@ -250,50 +239,32 @@ impl Hashing<'_> {
     ) {
         let chunk_len = tables.len() * CHUNK;
         codes.resize(self.classes.div_ceil(CHUNK) * chunk_len, C::default());
-        codes
-            .par_chunks_exact_mut(chunk_len)
-            .enumerate()
-            .for_each(|(chunk, codes)| {
-                self.workers.with(|worker| match changed {
-                    None => self.hash_chunk(chunk, tables.clone(), worker, codes),
-                    Some(changed) => {
-                        self.rehash_chunk(chunk, tables.clone(), changed, worker, codes)
-                    }
-                });
+        codes.par_chunks_exact_mut(chunk_len).enumerate().for_each(|(chunk, codes)| {
+            self.workers.with(|worker| match changed {
+                None => self.hash_chunk(chunk, tables.clone(), worker, codes),
+                Some(changed) => self.rehash_chunk(chunk, tables.clone(), changed, worker, codes),
             });
+        });
         let codes = &codes[..];
         let group = offsets
             .par_chunks_exact_mut(self.family.buckets() + 1)
             .zip(ids.par_chunks_exact_mut(self.classes));
         group.enumerate().for_each(|(table, (offsets, ids))| {
-            let of_table = codes
-                .chunks_exact(chunk_len)
-                .enumerate()
-                .map(|(chunk, codes)| {
-                    let len = (self.classes - chunk * CHUNK).min(CHUNK);
-                    &codes[table * CHUNK..][..len]
-                });
+            let of_table = codes.chunks_exact(chunk_len).enumerate().map(|(chunk, codes)| {
+                let len = (self.classes - chunk * CHUNK).min(CHUNK);
+                &codes[table * CHUNK..][..len]
+            });
             counting_sort(of_table, offsets, ids);
         });
     }
 
-    fn hash_chunk<C: Code>(
-        &self,
-        chunk: usize,
-        tables: Range<usize>,
-        worker: &mut Worker,
-        codes: &mut [C],
-    ) {
+    fn hash_chunk<C: Code>(&self, chunk: usize, tables: Range<usize>, worker: &mut Worker, codes: &mut [C]) {
         let first = chunk * CHUNK;
         for start in (first..(first + CHUNK).min(self.classes)).step_by(LANES) {
             let len = (self.classes - start).min(LANES);
             let ids: [u32; LANES] = std::array::from_fn(|lane| (start + lane) as u32);
             self.hash_block(&ids[..len], tables.clone(), worker);
-            for (hashed, codes) in worker
-                .codes
-                .chunks_exact(LANES)
-                .zip(codes.chunks_exact_mut(CHUNK))
-            {
+            for (hashed, codes) in worker.codes.chunks_exact(LANES).zip(codes.chunks_exact_mut(CHUNK)) {
                 let codes = &mut codes[start - first..][..LANES];
                 for (code, &hashed) in codes.iter_mut().zip(hashed) {
                     *code = C::store(hashed);
@@ -315,11 +286,7 @@ impl Hashing<'_> {
         let to = changed.partition_point(|&id| (id as usize) < first + CHUNK);
         for ids in changed[from..to].chunks(LANES) {
             self.hash_block(ids, tables.clone(), worker);
-            for (hashed, codes) in worker
-                .codes
-                .chunks_exact(LANES)
-                .zip(codes.chunks_exact_mut(CHUNK))
-            {
+            for (hashed, codes) in worker.codes.chunks_exact(LANES).zip(codes.chunks_exact_mut(CHUNK)) {
                 for (&id, &hashed) in ids.iter().zip(hashed) {
                     codes[id as usize - first] = C::store(hashed);
                 }
@@ -330,13 +297,8 @@ impl Hashing<'_> {
     fn hash_block(&self, ids: &[u32], tables: Range<usize>, worker: &mut Worker) {
         worker.codes.resize(tables.len() * LANES, 0);
         worker.block.load(self.cpu, self.class_vectors, ids);
-        let Worker {
-            block,
-            scratch,
-            codes,
-        } = worker;
-        self.family
-            .hash_block(self.cpu, block, tables, scratch, codes);
+        let Worker { block, scratch, codes } = worker;
+        self.family.hash_block(self.cpu, block, tables, scratch, codes);
     }
 }
 
@@ -398,24 +360,11 @@ mod tests {
     }
 
     fn family(k: usize, family: Family) -> Box<dyn HashFamily> {
-        FamilyShape {
-            family,
-            dim: DIM,
-            k,
-            l: 5,
-            bin: 8,
-            codes: Codes::Clean,
-        }
-        .draw(7)
-        .unwrap()
+        FamilyShape { family, dim: DIM, k, l: 5, bin: 8, codes: Codes::Clean }.draw(7).unwrap()
     }
 
     fn in_pool<R: Send>(threads: usize, work: impl FnOnce() -> R + Send) -> R {
-        rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap()
-            .install(work)
+        rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work)
     }
 
     fn assert_equal(a: &HashTables, b: &HashTables) {
@@ -432,9 +381,7 @@ mod tests {
             tables.rebuild(Cpu::detect(), rows);
             let ids: Vec<u32> = (0..classes as u32).collect();
             let mut codes = vec![0; classes * 5];
-            tables
-                .family()
-                .hash_rows(Cpu::detect(), rows, &ids, 0..5, &mut codes);
+            tables.family().hash_rows(Cpu::detect(), rows, &ids, 0..5, &mut codes);
             for table in 0..5 {
                 let mut buckets = vec![Vec::new(); tables.family().buckets()];
                 for &id in &ids {
@@ -466,8 +413,7 @@ mod tests {
         let data = vectors(10_000, 3);
         let build = |threads| {
             in_pool(threads, || {
-                let mut tables =
-                    HashTables::new(family(3, Family::Dwta), 10_000, Incremental::Auto);
+                let mut tables = HashTables::new(family(3, Family::Dwta), 10_000, Incremental::Auto);
                 tables.rebuild(Cpu::detect(), RowsView::f32(&data, DIM));
                 tables
             })

@@ -12,6 +12,6 @@ mod view;
 
 pub use hidden::Hidden;
 pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};
-pub use rows::{Biases, BiasesMut, Rows, RowsMut, Storage, Store, Stored};
 pub(crate) use rows::with_store;
+pub use rows::{Biases, BiasesMut, Rows, RowsMut, Storage, Store, Stored};
 pub use view::{RowData, RowsView};

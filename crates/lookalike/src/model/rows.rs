@@ -129,12 +129,8 @@ pub struct BiasesMut<'a> {
 impl BiasesMut<'_> {
     /// One Adam step of bias `i`.
     pub fn update(&mut self, i: usize, adam: &Adam, grad: f32) {
-        let state = ScalarState {
-            w: &mut self.w[i],
-            m: &mut self.m[i],
-            v: &mut self.v[i],
-            last: &mut self.last[i],
-        };
+        let state =
+            ScalarState { w: &mut self.w[i], m: &mut self.m[i], v: &mut self.v[i], last: &mut self.last[i] };
         adam.update_scalar(state, grad);
     }
 

@@ -81,22 +81,16 @@ impl Candidates {
 
     /// Blocks of `size` consecutive examples, each with its first example's
     /// place in the batch, to be filled in parallel.
-    pub fn par_blocks_mut(
-        &mut self,
-        size: usize,
-    ) -> impl IndexedParallelIterator<Item = CandidateBlock<'_>> {
+    pub fn par_blocks_mut(&mut self, size: usize) -> impl IndexedParallelIterator<Item = CandidateBlock<'_>> {
         let stride = self.stride;
         let slots = self.classes.par_chunks_mut(size * stride);
         let counts = self.counts.par_chunks_mut(size);
-        slots
-            .zip(counts)
-            .enumerate()
-            .map(move |(block, (classes, counts))| CandidateBlock {
-                first: block * size,
-                stride,
-                classes,
-                counts,
-            })
+        slots.zip(counts).enumerate().map(move |(block, (classes, counts))| CandidateBlock {
+            first: block * size,
+            stride,
+            classes,
+            counts,
+        })
     }
 }
 
@@ -117,9 +111,7 @@ impl CandidateBlock<'_> {
 
     /// For each example of the block: room for its classes, and its counts.
     pub fn slots(&mut self) -> impl Iterator<Item = (&mut [u32], &mut Counts)> {
-        self.classes
-            .chunks_exact_mut(self.stride)
-            .zip(self.counts.iter_mut())
+        self.classes.chunks_exact_mut(self.stride).zip(self.counts.iter_mut())
     }
 }
 
@@ -135,11 +127,7 @@ mod tests {
             let positions = block.positions();
             for (position, (slot, counts)) in positions.zip(block.slots()) {
                 slot[..2].fill(position as u32);
-                *counts = Counts {
-                    truths: 1,
-                    found: 1,
-                    ..Counts::default()
-                };
+                *counts = Counts { truths: 1, found: 1, ..Counts::default() };
             }
         });
         for example in 0..5 {

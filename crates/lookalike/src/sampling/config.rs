@@ -83,9 +83,7 @@ impl FromStr for SamplerKind {
 
     fn from_str(name: &str) -> Result<Self, SamplerError> {
         let known = Self::ALL.into_iter().find(|kind| kind.name() == name);
-        known.ok_or_else(|| SamplerError::Unknown {
-            name: name.to_owned(),
-        })
+        known.ok_or_else(|| SamplerError::Unknown { name: name.to_owned() })
     }
 }
 
@@ -137,15 +135,7 @@ impl LshConfig {
 
     /// K and L, given or chosen for `budget`, and what to expect of them.
     pub fn choose(&self, budget: usize, classes: usize, dim: usize) -> Result<Choice, HashError> {
-        Choice::make(
-            &self.shape(dim),
-            &Wanted {
-                budget,
-                classes,
-                k: self.k,
-                l: self.l,
-            },
-        )
+        Choice::make(&self.shape(dim), &Wanted { budget, classes, k: self.k, l: self.l })
     }
 
     /// Draws a family with the chosen K and L and makes its tables, still empty.
@@ -156,30 +146,13 @@ impl LshConfig {
         dim: usize,
         seed: u64,
     ) -> Result<HashTables, HashError> {
-        let shape = FamilyShape {
-            k: choice.k,
-            l: choice.l,
-            ..self.shape(dim)
-        };
-        Ok(HashTables::new(
-            shape.draw(seed)?,
-            classes,
-            self.incremental,
-        ))
+        let shape = FamilyShape { k: choice.k, l: choice.l, ..self.shape(dim) };
+        Ok(HashTables::new(shape.draw(seed)?, classes, self.incremental))
     }
 
     fn shape(&self, dim: usize) -> FamilyShape {
-        let Self {
-            family, bin, codes, ..
-        } = *self;
-        FamilyShape {
-            family,
-            dim,
-            k: 1,
-            l: 1,
-            bin,
-            codes,
-        }
+        let Self { family, bin, codes, .. } = *self;
+        FamilyShape { family, dim, k: 1, l: 1, bin, codes }
     }
 }
 
@@ -195,10 +168,7 @@ pub struct MixedConfig {
 
 impl Default for MixedConfig {
     fn default() -> Self {
-        Self {
-            hashed_share: 0.5,
-            query: MixedQuery::default(),
-        }
+        Self { hashed_share: 0.5, query: MixedQuery::default() }
     }
 }
 
@@ -272,11 +242,7 @@ pub enum SamplerError {
 
 /// Makes a sampler. One that uses tables has to be refreshed before it proposes.
 pub fn build(kind: SamplerKind, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, SamplerError> {
-    let &Setup {
-        budget,
-        label_counts,
-        ..
-    } = setup;
+    let &Setup { budget, label_counts, .. } = setup;
     let classes = label_counts.len();
     if budget == 0 || classes == 0 || classes > u32::MAX as usize {
         return Err(SamplerError::Size { budget, classes });
@@ -294,18 +260,12 @@ pub fn build(kind: SamplerKind, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, S
         SamplerKind::Mixed => {
             let share = setup.mixed.hashed_share;
             if !(0.0..=1.0).contains(&share) {
-                return Err(SamplerError::HashedShare {
-                    found: share.to_string(),
-                });
+                return Err(SamplerError::HashedShare { found: share.to_string() });
             }
             Box::new(mixed(tables()?, budget, setup.mixed))
         }
-        SamplerKind::LogUniform => {
-            Box::new(StaticSampler::new(LogUniform::new(label_counts), budget))
-        }
-        SamplerKind::Frequency => {
-            Box::new(StaticSampler::new(Frequency::new(label_counts), budget))
-        }
+        SamplerKind::LogUniform => Box::new(StaticSampler::new(LogUniform::new(label_counts), budget)),
+        SamplerKind::Frequency => Box::new(StaticSampler::new(Frequency::new(label_counts), budget)),
         SamplerKind::Uniform => Box::new(StaticSampler::new(Uniform::new(classes), budget)),
         SamplerKind::TopK => Box::new(TopKSampler::new(budget)),
         SamplerKind::Full => return Err(SamplerError::ScoresEveryClass { kind }),
@@ -323,20 +283,13 @@ mod tests {
             assert_eq!(serde_json::to_string(&kind).unwrap(), format!("\"{kind}\""));
         }
         let error = "lsh".parse::<SamplerKind>().unwrap_err().to_string();
-        assert!(
-            error.contains("\"lsh\"") && error.contains("lsh-embedding, lsh-label"),
-            "{error}"
-        );
+        assert!(error.contains("\"lsh\"") && error.contains("lsh-embedding, lsh-label"), "{error}");
     }
 
     #[test]
     fn options_have_defaults_and_refuse_misspellings() {
         let config: LshConfig = serde_json::from_str(r#"{"k": 5, "codes": "overlapped"}"#).unwrap();
-        let expected = LshConfig {
-            k: Some(5),
-            codes: Codes::Overlapped,
-            ..LshConfig::default()
-        };
+        let expected = LshConfig { k: Some(5), codes: Codes::Overlapped, ..LshConfig::default() };
         assert_eq!(config, expected);
         assert!(serde_json::from_str::<LshConfig>(r#"{"tables": 5}"#).is_err());
     }
@@ -344,44 +297,23 @@ mod tests {
     #[test]
     fn impossible_samplers_are_refused() {
         let (lsh, mixed) = (LshConfig::default(), MixedConfig::default());
-        let setup = Setup {
-            seed: 0,
-            budget: 3,
-            dim: 8,
-            label_counts: &[1; 9],
-            lsh: &lsh,
-            mixed: &mixed,
-        };
+        let setup = Setup { seed: 0, budget: 3, dim: 8, label_counts: &[1; 9], lsh: &lsh, mixed: &mixed };
         let error = |kind, setup: Setup<'_>| build(kind, &setup).unwrap_err();
         assert_eq!(
             error(SamplerKind::Full, setup),
-            SamplerError::ScoresEveryClass {
-                kind: SamplerKind::Full
-            }
+            SamplerError::ScoresEveryClass { kind: SamplerKind::Full }
         );
         assert_eq!(
             error(SamplerKind::Uniform, Setup { budget: 0, ..setup }),
-            SamplerError::Size {
-                budget: 0,
-                classes: 9
-            }
+            SamplerError::Size { budget: 0, classes: 9 }
         );
         assert!(matches!(
             error(SamplerKind::LshLabel, Setup { dim: 0, ..setup }),
             SamplerError::Hash(HashError::Size { .. })
         ));
-        let mixed = MixedConfig {
-            hashed_share: f64::NAN,
-            ..MixedConfig::default()
-        };
+        let mixed = MixedConfig { hashed_share: f64::NAN, ..MixedConfig::default() };
         assert!(matches!(
-            error(
-                SamplerKind::Mixed,
-                Setup {
-                    mixed: &mixed,
-                    ..setup
-                }
-            ),
+            error(SamplerKind::Mixed, Setup { mixed: &mixed, ..setup }),
             SamplerError::HashedShare { .. }
         ));
     }

@@ -41,11 +41,7 @@ impl Frequency {
     pub(super) fn new(counts: &[u32]) -> Self {
         let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
         let weight = |count: &u32| if total == 0 { 1 } else { u64::from(*count) };
-        let height = if total == 0 {
-            counts.len() as u64
-        } else {
-            total
-        };
+        let height = if total == 0 { counts.len() as u64 } else { total };
         let weights: Vec<u64> = counts.iter().map(weight).collect();
         Self {
             probabilities: weights.iter().map(|&w| w as f64 / height as f64).collect(),
@@ -57,24 +53,14 @@ impl Frequency {
 /// Vose's construction. Class i brings `weight · N`, each of the N columns holds
 /// `height`, the sum of weights: whole numbers that match exactly.
 fn alias_table(weights: &[u64], height: u64) -> Vec<Column> {
-    let mut mass: Vec<u128> = weights
-        .iter()
-        .map(|&w| u128::from(w) * weights.len() as u128)
-        .collect();
+    let mut mass: Vec<u128> = weights.iter().map(|&w| u128::from(w) * weights.len() as u128).collect();
     let height = u128::from(height);
-    let mut columns: Vec<Column> = (0..weights.len() as u32)
-        .map(|class| Column {
-            own: u32::MAX,
-            other: class,
-        })
-        .collect();
+    let mut columns: Vec<Column> =
+        (0..weights.len() as u32).map(|class| Column { own: u32::MAX, other: class }).collect();
     let (mut low, mut high): (Vec<usize>, Vec<usize>) =
         (0..weights.len()).partition(|&class| mass[class] < height);
     while let (Some(class), Some(&donor)) = (low.pop(), high.last()) {
-        columns[class] = Column {
-            own: ((mass[class] << 32) / height) as u32,
-            other: donor as u32,
-        };
+        columns[class] = Column { own: ((mass[class] << 32) / height) as u32, other: donor as u32 };
         mass[donor] -= height - mass[class];
         if mass[donor] < height {
             high.pop();

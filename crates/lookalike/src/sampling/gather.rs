@@ -40,11 +40,7 @@ pub(super) struct Gather<'a> {
 impl<'a> Gather<'a> {
     /// A set with an example's true labels in it.
     pub(super) fn start(slot: &'a mut [u32], marks: &'a mut Marks, truths: &[u32]) -> Self {
-        let mut set = Self {
-            slot,
-            len: 0,
-            marks,
-        };
+        let mut set = Self { slot, len: 0, marks };
         set.take(truths, truths.len());
         set
     }
@@ -75,8 +71,7 @@ impl<'a> Gather<'a> {
         if bucket.len() <= limit - self.len {
             self.take(bucket, limit);
         } else {
-            let (before, after) =
-                bucket.split_at(below(rng.next_u64(), bucket.len() as u32) as usize);
+            let (before, after) = bucket.split_at(below(rng.next_u64(), bucket.len() as u32) as usize);
             self.take(after, limit);
             self.take(before, limit);
         }
@@ -160,10 +155,7 @@ mod tests {
             slot.iter().for_each(|&class| counts[class as usize] += 1);
         }
         // 6,000 expected, standard deviation 65: five of them.
-        assert!(
-            counts.iter().all(|&c| c.abs_diff(6_000) < 325),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|&c| c.abs_diff(6_000) < 325), "{counts:?}");
     }
 
     #[test]
@@ -179,17 +171,12 @@ mod tests {
                 set.draw_uniform(9, 1 + wanted, &mut rng(2, Stream::Sample, i, 0));
                 assert_eq!(set.len(), 1 + wanted);
                 set.finish();
-                slot[1..=wanted]
-                    .iter()
-                    .for_each(|&class| counts[class as usize] += 1);
+                slot[1..=wanted].iter().for_each(|&class| counts[class as usize] += 1);
             }
             let expected = 20_000 * wanted as u32 / 8;
             counts[4] += expected;
             // Standard deviation 61: five of them.
-            assert!(
-                counts.iter().all(|&c| c.abs_diff(expected) < 306),
-                "{wanted}: {counts:?}"
-            );
+            assert!(counts.iter().all(|&c| c.abs_diff(expected) < 306), "{wanted}: {counts:?}");
         }
     }
 

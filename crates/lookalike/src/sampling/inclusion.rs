@@ -20,19 +20,12 @@ pub(super) fn log_inclusion(
     probability: impl Fn(u32) -> f64 + Sync,
 ) -> Vec<f32> {
     let ids = 0..classes as u32;
-    let possible = ids
-        .clone()
-        .filter(|&class| probability(class) > 0.0)
-        .count();
+    let possible = ids.clone().filter(|&class| probability(class) > 0.0).count();
     if budget == 0 || budget >= possible {
         return vec![0.0; classes];
     }
     let draws = solve_draws(classes, budget as f64, &probability);
-    let least = ids
-        .clone()
-        .map(&probability)
-        .filter(|&p| p > 0.0)
-        .fold(1.0, f64::min);
+    let least = ids.clone().map(&probability).filter(|&p| p > 0.0).fold(1.0, f64::min);
     let log_q = |class| inclusion(probability(class).max(least), draws).ln() as f32;
     ids.into_par_iter().map(log_q).collect()
 }
@@ -59,9 +52,7 @@ fn solve_draws(classes: usize, budget: f64, probability: &(impl Fn(u32) -> f64 +
                 })
             })
             .collect();
-        let (sum, slope) = sums
-            .iter()
-            .fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
+        let (sum, slope) = sums.iter().fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
         let step = (budget - sum) / slope;
         draws += step;
         if step.is_nan() || step <= draws * 1e-12 {
@@ -79,14 +70,8 @@ mod tests {
     fn expected_counts_add_up_to_the_budget() {
         let skewed = |class: u32| (f64::from(class) + 1.0).recip() / 9.787_606_036_044_348; // H(10,000)
         for budget in [1, 100, 5_000, 9_999] {
-            let total: f64 = log_inclusion(10_000, budget, skewed)
-                .iter()
-                .map(|&x| f64::from(x).exp())
-                .sum();
-            assert!(
-                (total / budget as f64 - 1.0).abs() < 1e-5,
-                "{budget}: {total}"
-            );
+            let total: f64 = log_inclusion(10_000, budget, skewed).iter().map(|&x| f64::from(x).exp()).sum();
+            assert!((total / budget as f64 - 1.0).abs() < 1e-5, "{budget}: {total}");
         }
     }
 
@@ -100,9 +85,6 @@ mod tests {
     fn impossible_classes_stay_finite() {
         let log_q = log_inclusion(4, 1, |class| [0.7, 0.2, 0.1, 0.0][class as usize]);
         assert!(log_q[2] == log_q[3] && log_q[3].is_finite() && log_q[0] > log_q[1]);
-        assert_eq!(
-            log_inclusion(4, 3, |class| [0.7, 0.2, 0.1, 0.0][class as usize]),
-            [0.0; 4]
-        );
+        assert_eq!(log_inclusion(4, 3, |class| [0.7, 0.2, 0.1, 0.0][class as usize]), [0.0; 4]);
     }
 }

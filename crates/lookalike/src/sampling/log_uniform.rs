@@ -26,11 +26,7 @@ impl LogUniform {
         for (rank, &class) in by_rank.iter().enumerate() {
             ranks[class as usize] = rank as u32;
         }
-        Self {
-            by_rank,
-            ranks,
-            scale: (counts.len() as f64 + 1.0).ln(),
-        }
+        Self { by_rank, ranks, scale: (counts.len() as f64 + 1.0).ln() }
     }
 }
 

@@ -97,21 +97,11 @@ impl LshSampler {
         }
     }
 
-    fn propose_block(
-        &self,
-        request: &Request<'_>,
-        out: &mut CandidateBlock<'_>,
-        worker: &mut Worker,
-    ) {
+    fn propose_block(&self, request: &Request<'_>, out: &mut CandidateBlock<'_>, worker: &mut Worker) {
         let lanes = self.tables.family().tables() * LANES;
         worker.codes.resize(self.queries.len() * lanes, 0);
         worker.marks.prepare(self.tables.classes());
-        let Worker {
-            block,
-            scratch,
-            codes,
-            marks,
-        } = worker;
+        let Worker { block, scratch, codes, marks } = worker;
         for (&query, codes) in self.queries.iter().zip(codes.chunks_exact_mut(lanes)) {
             load_queries(query, request, out.positions(), block);
             let family = self.tables.family();
@@ -121,12 +111,7 @@ impl LshSampler {
         for (lane, (position, (slot, counts))) in positions.zip(out.slots()).enumerate() {
             let example = request.batch[position];
             let truths = request.examples.labels(example as usize);
-            let mut rng = rng(
-                request.seed,
-                Stream::Sample,
-                request.iteration,
-                u64::from(example),
-            );
+            let mut rng = rng(request.seed, Stream::Sample, request.iteration, u64::from(example));
             let set = Gather::start(slot, marks, truths);
             *counts = self.gather(set, truths.len(), codes, lane, &mut rng);
         }
@@ -158,12 +143,7 @@ impl LshSampler {
             Rest::Estimate if drawn > 0 => (drawn as f64 / others as f64).ln() as f32,
             _ => 0.0,
         };
-        Counts {
-            truths: truths as u32,
-            found: found as u32,
-            drawn: drawn as u32,
-            drawn_log_q,
-        }
+        Counts { truths: truths as u32, found: found as u32, drawn: drawn as u32, drawn_log_q }
     }
 
     /// Algorithm 3. `codes` holds a code for every table, [`LANES`] apart.
@@ -198,32 +178,18 @@ impl LshSampler {
 }
 
 /// Lays the queries of a block of examples side by side.
-fn load_queries(
-    query: Query,
-    request: &Request<'_>,
-    positions: std::ops::Range<usize>,
-    block: &mut Block,
-) {
+fn load_queries(query: Query, request: &Request<'_>, positions: std::ops::Range<usize>, block: &mut Block) {
     let mut ids = [0u32; LANES];
     let ids = &mut ids[..positions.len()];
     if query == Query::Embedding {
-        ids.iter_mut()
-            .zip(positions)
-            .for_each(|(id, position)| *id = position as u32);
+        ids.iter_mut().zip(positions).for_each(|(id, position)| *id = position as u32);
         return block.load(request.cpu, request.embeddings, ids);
     }
     let label_of = |position: usize| {
         let example = request.batch[position];
         let labels = request.examples.labels(example as usize);
-        let turn = mix(
-            request.seed,
-            Stream::Sample,
-            request.iteration,
-            u64::from(example),
-        );
-        labels
-            .get(below(turn, labels.len() as u32) as usize)
-            .copied()
+        let turn = mix(request.seed, Stream::Sample, request.iteration, u64::from(example));
+        labels.get(below(turn, labels.len() as u32) as usize).copied()
     };
     for (id, position) in ids.iter_mut().zip(positions.clone()) {
         *id = label_of(position).unwrap_or(0);
@@ -242,8 +208,7 @@ impl Sampler for LshSampler {
         self.workers.prepare();
         let this = &*self;
         out.par_blocks_mut(LANES).for_each(|mut block| {
-            this.workers
-                .with(|worker| this.propose_block(request, &mut block, worker));
+            this.workers.with(|worker| this.propose_block(request, &mut block, worker));
         });
         self.stats.count(self.budget, self.tables.classes(), out);
     }

@@ -68,21 +68,10 @@ impl<D: Distribution> StaticSampler<D> {
     }
 
     /// The candidates of one example.
-    fn gather(
-        &self,
-        request: &Request<'_>,
-        position: usize,
-        slot: &mut [u32],
-        marks: &mut Marks,
-    ) -> Counts {
+    fn gather(&self, request: &Request<'_>, position: usize, slot: &mut [u32], marks: &mut Marks) -> Counts {
         let example = request.batch[position];
         let truths = request.examples.labels(example as usize);
-        let mut rng = rng(
-            request.seed,
-            Stream::Sample,
-            request.iteration,
-            u64::from(example),
-        );
+        let mut rng = rng(request.seed, Stream::Sample, request.iteration, u64::from(example));
         let mut set = Gather::start(slot, marks, truths);
         let limit = truths.len() + self.budget;
         match &self.all {
@@ -91,11 +80,7 @@ impl<D: Distribution> StaticSampler<D> {
         }
         let drawn = set.len() - truths.len();
         set.finish();
-        Counts {
-            truths: truths.len() as u32,
-            drawn: drawn as u32,
-            ..Counts::default()
-        }
+        Counts { truths: truths.len() as u32, drawn: drawn as u32, ..Counts::default() }
     }
 }
 
@@ -113,8 +98,7 @@ impl<D: Distribution> Sampler for StaticSampler<D> {
                 }
             });
         });
-        self.stats
-            .count(self.budget, self.distribution.classes(), out);
+        self.stats.count(self.budget, self.distribution.classes(), out);
     }
 
     fn class_log_q(&self) -> Option<&[f32]> {

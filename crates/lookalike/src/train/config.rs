@@ -4,10 +4,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::data::Examples;
+use crate::hashing::Codes;
 use crate::loss::Loss;
 use crate::model::{Activation, Init, NetworkConfig, Normalise, Storage};
 use crate::optim::AdamConfig;
-use crate::hashing::Codes;
 use crate::sampling::{LshConfig, MixedConfig, SamplerError, SamplerKind};
 
 /// How the learning rate moves over a run.
@@ -201,11 +201,8 @@ impl TrainConfig {
 
     /// The learning rate of a step (from 0) of a run of `planned` steps.
     pub fn rate_at(&self, iteration: u64, planned: u64) -> f32 {
-        let warmed = if self.warmup > 0 {
-            ((iteration + 1) as f64 / self.warmup as f64).min(1.0)
-        } else {
-            1.0
-        };
+        let warmed =
+            if self.warmup > 0 { ((iteration + 1) as f64 / self.warmup as f64).min(1.0) } else { 1.0 };
         let done = (iteration as f64 / planned.max(1) as f64).min(1.0);
         let left = match self.lr_schedule {
             RateSchedule::Constant => 1.0,
@@ -240,7 +237,9 @@ impl TrainConfig {
             return Err(ConfigError::Data("there is no training example"));
         }
         if examples.num_classes < 2 {
-            return Err(ConfigError::Data("training needs at least two classes; the data has one label in all"));
+            return Err(ConfigError::Data(
+                "training needs at least two classes; the data has one label in all",
+            ));
         }
         if examples.label_ids.is_empty() {
             return Err(ConfigError::Data("no training example has a label"));
@@ -264,12 +263,8 @@ mod tests {
 
     #[test]
     fn the_rate_warms_up_and_falls() {
-        let config = TrainConfig {
-            lr: 1.0,
-            warmup: 10,
-            lr_schedule: RateSchedule::Linear,
-            ..TrainConfig::default()
-        };
+        let config =
+            TrainConfig { lr: 1.0, warmup: 10, lr_schedule: RateSchedule::Linear, ..TrainConfig::default() };
         assert_eq!(config.rate_at(0, 100), 0.1);
         assert!((config.rate_at(50, 100) - 0.5).abs() < 1e-6);
         assert_eq!(config.rate_at(100, 100), 0.0);

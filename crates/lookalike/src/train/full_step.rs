@@ -7,9 +7,7 @@
 //! Cost: four products of batch · classes · width multiply-adds, and every row
 //! read twice and written once.
 
-use lookalike_kernels::{
-    Cpu, Element, FLAG_BITS, Strided, gather_scale, gemm, scatter_exp, scatter_max,
-};
+use lookalike_kernels::{Cpu, Element, FLAG_BITS, Strided, gather_scale, gemm, scatter_exp, scatter_max};
 use rayon::prelude::*;
 
 use super::output_step::{StepContext, for_each_part};
@@ -170,7 +168,14 @@ impl FullStep {
 
 impl Work {
     /// First pass: this part's share of each example's normaliser and loss.
-    fn normalise<T: Element>(&mut self, batch: &Batch<'_>, w: &[T], bias: &[f32], part: &Part, target: &[f32]) {
+    fn normalise<T: Element>(
+        &mut self,
+        batch: &Batch<'_>,
+        w: &[T],
+        bias: &[f32],
+        part: &Part,
+        target: &[f32],
+    ) {
         self.max.clear();
         self.max.resize(batch.examples, f32::NEG_INFINITY);
         self.sum.clear();

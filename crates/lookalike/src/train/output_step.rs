@@ -118,9 +118,10 @@ impl OutputStep {
 
     /// Classes that the last step moved.
     pub fn touched(&self) -> impl Iterator<Item = u32> + '_ {
-        self.turnaround.parts().iter().flat_map(|part| {
-            part.groups().map(|(class, _)| (part.first_key + class) as u32)
-        })
+        self.turnaround
+            .parts()
+            .iter()
+            .flat_map(|part| part.groups().map(|(class, _)| (part.first_key + class) as u32))
     }
 
     /// (example, class) pairs of the last step.

@@ -70,8 +70,8 @@ pub fn run(
         }
         let report = trainer.step()?;
         observer.on_step(trainer, &report);
-        let out_of_time = time_limit
-            .is_some_and(|limit| report.progress.train_seconds - started >= limit.as_secs_f64());
+        let out_of_time =
+            time_limit.is_some_and(|limit| report.progress.train_seconds - started >= limit.as_secs_f64());
         let stopping = observer.should_stop();
         if let Some(validation) = validation {
             let last = trainer.is_done() || out_of_time;
@@ -103,10 +103,8 @@ fn is_due(every: Every, report: &StepReport) -> bool {
 
 fn validate(trainer: &Trainer<'_>, validation: &Validation<'_>) -> Evaluation {
     let model = &trainer.model;
-    let frequencies = TrainingFrequencies {
-        examples_of_class: &model.class_counts,
-        num_examples: trainer.num_examples(),
-    };
+    let frequencies =
+        TrainingFrequencies { examples_of_class: &model.class_counts, num_examples: trainer.num_examples() };
     evaluate(
         trainer.cpu(),
         &model.network,

@@ -30,10 +30,7 @@ pub(super) fn standalone(chart: &Chart) -> String {
     let (legend, legend_height) = legend(chart, size.width);
     let title_height = 34.0;
     let header = title_height + legend_height;
-    let full = Size {
-        width: size.width,
-        height: size.height + header,
-    };
+    let full = Size { width: size.width, height: size.height + header };
     let frame = Frame::new(chart, full, header);
     let markup = html! {
         svg xmlns="http://www.w3.org/2000/svg" viewBox={ "-16 0 " (full.width + 16.0) " " (full.height) }
@@ -136,11 +133,7 @@ fn body(chart: &Chart, frame: &Frame, id: &str) -> Markup {
 }
 
 fn axes(chart: &Chart, frame: &Frame) -> Markup {
-    let Scale {
-        start: left,
-        end: right,
-        ..
-    } = frame.x;
+    let Scale { start: left, end: right, .. } = frame.x;
     let (bottom, top) = (frame.y.start, frame.top);
     let label_y = frame.size.height - 7.0;
     html! {
@@ -217,10 +210,8 @@ fn draw_series(chart: &Chart, frame: &Frame, series: &Series, place: usize) -> M
 
 fn draw_line(frame: &Frame, points: &[Point], style: Style) -> Markup {
     // A point that cannot be placed is a gap: the line ends before it and begins again after.
-    let runs: Vec<&[Point]> = points
-        .split(|point| frame.place(point.x, point.y).is_none())
-        .filter(|run| !run.is_empty())
-        .collect();
+    let runs: Vec<&[Point]> =
+        points.split(|point| frame.place(point.x, point.y).is_none()).filter(|run| !run.is_empty()).collect();
     let band: String = runs.iter().map(|run| band_path(frame, run)).collect();
     html! {
         @if !band.is_empty() { path.band d=(band) fill="currentColor" fill-opacity="0.15" {} }
@@ -239,34 +230,22 @@ fn band_path(frame: &Frame, run: &[Point]) -> String {
         return String::new();
     }
     // A band that reaches below what a log axis can show ends at its foot.
-    let edge =
-        |x: f64, y: f64| Some((frame.x.place(x)?, frame.y.place(y).unwrap_or(frame.y.start)));
-    let high = run
-        .iter()
-        .filter_map(|p| edge(p.x, p.band.map_or(p.y, |band| band.1)));
-    let low = run
-        .iter()
-        .filter_map(|p| edge(p.x, p.band.map_or(p.y, |band| band.0)));
-    let outline = thinned(high)
-        .into_iter()
-        .chain(thinned(low).into_iter().rev());
-    let points: Vec<String> = outline
-        .map(|(x, y)| format!("{} {}", round(x), round(y)))
-        .collect();
+    let edge = |x: f64, y: f64| Some((frame.x.place(x)?, frame.y.place(y).unwrap_or(frame.y.start)));
+    let high = run.iter().filter_map(|p| edge(p.x, p.band.map_or(p.y, |band| band.1)));
+    let low = run.iter().filter_map(|p| edge(p.x, p.band.map_or(p.y, |band| band.0)));
+    let outline = thinned(high).into_iter().chain(thinned(low).into_iter().rev());
+    let points: Vec<String> = outline.map(|(x, y)| format!("{} {}", round(x), round(y))).collect();
     format!("M{}Z", points.join("L"))
 }
 
 fn polyline(points: impl Iterator<Item = (f64, f64)>) -> String {
-    let points: Vec<String> = (thinned(points).into_iter())
-        .map(|(x, y)| format!("{} {}", round(x), round(y)))
-        .collect();
+    let points: Vec<String> =
+        (thinned(points).into_iter()).map(|(x, y)| format!("{} {}", round(x), round(y))).collect();
     format!("M{}", points.join("L"))
 }
 
 fn placed(frame: &Frame, points: &[Point]) -> impl Iterator<Item = (f64, f64)> {
-    points
-        .iter()
-        .filter_map(|point| frame.place(point.x, point.y))
+    points.iter().filter_map(|point| frame.place(point.x, point.y))
 }
 
 /// Leaves out points within half a pixel of the last one kept, which no eye can tell apart.
@@ -307,22 +286,12 @@ fn bars_of(chart: &Chart, place: usize) -> Vec<Bar> {
 fn bars_path(chart: &Chart, frame: &Frame, place: usize) -> String {
     let mut path = String::new();
     for bar in bars_of(chart, place) {
-        let edges = (
-            frame.x.place(bar.from),
-            frame.x.place(bar.to),
-            frame.y.place(bar.value),
-        );
+        let edges = (frame.x.place(bar.from), frame.x.place(bar.to), frame.y.place(bar.value));
         if let (Some(left), Some(right), Some(y)) = edges {
             // A pixel of air keeps neighbours apart.
             let (left, right) = (left + 0.5, (right - 0.5).max(left + 0.6));
             let ground = round(frame.ground());
-            let _ = write!(
-                path,
-                "M{} {ground}V{}H{}V{ground}Z",
-                round(left),
-                round(y),
-                round(right)
-            );
+            let _ = write!(path, "M{} {ground}V{}H{}V{ground}Z", round(left), round(y), round(right));
         }
     }
     path
@@ -348,11 +317,7 @@ fn hover(chart: &Chart, frame: &Frame, place: usize) -> Hover {
                     let spread = point.band.map_or_else(String::new, |(low, high)| {
                         format!("{} to {}", chart.y.write(low), chart.y.write(high))
                     });
-                    push(
-                        x,
-                        y,
-                        [chart.x.write(point.x), chart.y.write(point.y), spread],
-                    );
+                    push(x, y, [chart.x.write(point.x), chart.y.write(point.y), spread]);
                 }
             }
         }

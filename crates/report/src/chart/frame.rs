@@ -13,15 +13,9 @@ pub(crate) struct Size {
 
 impl Size {
     /// A chart over the whole width of a page.
-    pub(crate) const WIDE: Self = Self {
-        width: 880.0,
-        height: 410.0,
-    };
+    pub(crate) const WIDE: Self = Self { width: 880.0, height: 410.0 };
     /// One of two charts side by side.
-    pub(crate) const HALF: Self = Self {
-        width: 456.0,
-        height: 330.0,
-    };
+    pub(crate) const HALF: Self = Self { width: 456.0, height: 330.0 };
 }
 
 /// The rectangle between the axes, and the mappings onto it.
@@ -48,47 +42,27 @@ impl Frame {
 
         let top = header + if chart.y.label.is_empty() { 12.0 } else { 30.0 };
         let y_ticks = ticks(y_low, y_high, chart.y.log, chart.y.format, Y_TICKS);
-        let widest = (y_ticks.labelled.iter())
-            .map(|&value| width(&chart.y.format.write_tick(value)))
-            .max();
+        let widest = (y_ticks.labelled.iter()).map(|&value| width(&chart.y.format.write_tick(value))).max();
         let left = 16.0 + LETTER * widest.unwrap_or(1) as f64;
         let right = size.width - 18.0;
 
         let names = &chart.x.categories;
         let longest = names.iter().map(|name| width(name)).max().unwrap_or(0) as f64 * LETTER;
         let slanted = longest + 8.0 > (right - left) / names.len().max(1) as f64;
-        let below_ticks = if slanted {
-            (longest * 0.6).min(110.0)
-        } else {
-            0.0
-        };
-        let bottom =
-            size.height - 28.0 - below_ticks - if chart.x.label.is_empty() { 0.0 } else { 20.0 };
+        let below_ticks = if slanted { (longest * 0.6).min(110.0) } else { 0.0 };
+        let bottom = size.height - 28.0 - below_ticks - if chart.x.label.is_empty() { 0.0 } else { 20.0 };
 
         let wanted = ((right - left) / 85.0) as usize;
         Self {
             size,
             top,
-            x: Scale {
-                log: chart.x.log,
-                low: x_low,
-                high: x_high,
-                start: left,
-                end: right,
-            },
-            y: Scale {
-                log: chart.y.log,
-                low: y_low,
-                high: y_high,
-                start: bottom,
-                end: top,
-            },
+            x: Scale { log: chart.x.log, low: x_low, high: x_high, start: left, end: right },
+            y: Scale { log: chart.y.log, low: y_low, high: y_high, start: bottom, end: top },
             x_ticks: match names.len() {
                 0 => ticks(x_low, x_high, chart.x.log, chart.x.format, wanted),
-                count => Ticks {
-                    labelled: (0..count).map(|place| place as f64).collect(),
-                    small: Vec::new(),
-                },
+                count => {
+                    Ticks { labelled: (0..count).map(|place| place as f64).collect(), small: Vec::new() }
+                }
             },
             y_ticks,
             slanted,
@@ -117,12 +91,7 @@ fn x_range(chart: &Chart) -> (f64, f64) {
     match chart.x.categories.len() {
         0 => {
             let bars = chart.series.iter().any(Series::has_bars);
-            range(
-                chart.x_values(),
-                chart.x.log,
-                false,
-                if bars { 0.01 } else { 0.02 },
-            )
+            range(chart.x_values(), chart.x.log, false, if bars { 0.01 } else { 0.02 })
         }
         count => (-0.5, count as f64 - 0.5),
     }
@@ -153,15 +122,11 @@ impl Chart {
             let (low, high) = p.band.unwrap_or((p.y, p.y));
             [p.y, low, high]
         };
-        self.series
-            .iter()
-            .flat_map(move |series| match &series.marks {
-                Marks::Line(points) | Marks::Dots(points) => {
-                    points.iter().flat_map(with_band).collect()
-                }
-                Marks::Bars(bars) => bars.iter().map(|b| b.value).collect(),
-                Marks::Columns(values) => values.clone(),
-            })
+        self.series.iter().flat_map(move |series| match &series.marks {
+            Marks::Line(points) | Marks::Dots(points) => points.iter().flat_map(with_band).collect(),
+            Marks::Bars(bars) => bars.iter().map(|b| b.value).collect(),
+            Marks::Columns(values) => values.clone(),
+        })
     }
 }
 

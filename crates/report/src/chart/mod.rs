@@ -45,22 +45,13 @@ impl Axis {
 
     /// Equal steps stand for equal factors. Values that are not positive have no place on it.
     pub fn log(label: impl Into<String>) -> Self {
-        Self {
-            log: true,
-            ..Self::linear(label)
-        }
+        Self { log: true, ..Self::linear(label) }
     }
 
     /// Named places, for [`Series::bars_by_category`] on the x axis. The first name stands at 0,
     /// the next at 1, and so on.
-    pub fn categories<N: Into<String>>(
-        label: impl Into<String>,
-        names: impl IntoIterator<Item = N>,
-    ) -> Self {
-        Self {
-            categories: names.into_iter().map(Into::into).collect(),
-            ..Self::linear(label)
-        }
+    pub fn categories<N: Into<String>>(label: impl Into<String>, names: impl IntoIterator<Item = N>) -> Self {
+        Self { categories: names.into_iter().map(Into::into).collect(), ..Self::linear(label) }
     }
 
     /// How values are written beside the axis and in tooltips.
@@ -144,18 +135,11 @@ pub struct Series {
 impl Series {
     fn new(name: impl Into<String>, marks: Marks) -> Self {
         let name = name.into();
-        Self {
-            name,
-            marks,
-            style: None,
-        }
+        Self { name, marks, style: None }
     }
 
     /// A line through points in the order given, from `(x, y)` or `(x, y, low, high)`.
-    pub fn line<P: Into<Point>>(
-        name: impl Into<String>,
-        points: impl IntoIterator<Item = P>,
-    ) -> Self {
+    pub fn line<P: Into<Point>>(name: impl Into<String>, points: impl IntoIterator<Item = P>) -> Self {
         let points = points.into_iter().map(Into::into).collect();
         Self::new(name, Marks::Line(points))
     }
@@ -183,10 +167,7 @@ impl Series {
     }
 
     /// A dot at each point.
-    pub fn scatter<P: Into<Point>>(
-        name: impl Into<String>,
-        points: impl IntoIterator<Item = P>,
-    ) -> Self {
+    pub fn scatter<P: Into<Point>>(name: impl Into<String>, points: impl IntoIterator<Item = P>) -> Self {
         let points = points.into_iter().map(Into::into).collect();
         Self::new(name, Marks::Dots(points))
     }
@@ -197,20 +178,14 @@ impl Series {
     }
 
     /// A bar over each category of the x axis, in the order of [`Axis::categories`].
-    pub fn bars_by_category(
-        name: impl Into<String>,
-        values: impl IntoIterator<Item = f64>,
-    ) -> Self {
+    pub fn bars_by_category(name: impl Into<String>, values: impl IntoIterator<Item = f64>) -> Self {
         Self::new(name, Marks::Columns(values.into_iter().collect()))
     }
 
     /// How many labels are seen once, 2 to 3 times, 4 to 7 times and so on, for two log axes: the
     /// shape of a power law. Takes each label's number of examples; labels never seen have no place
     /// on a log axis and are left out.
-    pub fn frequency_histogram(
-        name: impl Into<String>,
-        counts: impl IntoIterator<Item = u64>,
-    ) -> Self {
+    pub fn frequency_histogram(name: impl Into<String>, counts: impl IntoIterator<Item = u64>) -> Self {
         let mut labels = [0u64; 64];
         for count in counts.into_iter().filter(|&count| count > 0) {
             labels[count.ilog2() as usize] += 1;
@@ -247,13 +222,7 @@ pub struct Chart {
 impl Chart {
     /// An empty chart.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
-        Self {
-            title: title.into(),
-            caption: String::new(),
-            x,
-            y,
-            series: Vec::new(),
-        }
+        Self { title: title.into(), caption: String::new(), x, y, series: Vec::new() }
     }
 
     /// Says under the chart what to see in it.
@@ -288,13 +257,7 @@ impl Chart {
             .column(Column::number("high", self.y.format));
         for series in &self.series {
             let mut push = |x: Cell, y: f64, low: Option<f64>, high: Option<f64>| {
-                table.push_row([
-                    series.name.as_str().into(),
-                    x,
-                    y.into(),
-                    low.into(),
-                    high.into(),
-                ]);
+                table.push_row([series.name.as_str().into(), x, y.into(), low.into(), high.into()]);
             };
             match &series.marks {
                 Marks::Line(points) | Marks::Dots(points) => {

@@ -16,15 +16,7 @@ pub(crate) const COLOURS: [(&str, &str); 8] = [
     ("#8a6d3b", "#cbb07c"),
 ];
 
-const DASHES: [&str; 7] = [
-    "none",
-    "7 4",
-    "2 3",
-    "10 3 2 3",
-    "14 4",
-    "5 2",
-    "9 3 2 3 2 3",
-];
+const DASHES: [&str; 7] = ["none", "7 4", "2 3", "10 3 2 3", "14 4", "5 2", "9 3 2 3 2 3"];
 
 /// A series' place in the palette. Any number is a place; the first 56 all look different.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,9 +42,7 @@ mod tests {
 
     #[test]
     fn fifty_six_series_look_different() {
-        let looks: HashSet<_> = (0..56)
-            .map(|place| (Style(place).colour(), Style(place).dash()))
-            .collect();
+        let looks: HashSet<_> = (0..56).map(|place| (Style(place).colour(), Style(place).dash())).collect();
         assert_eq!(looks.len(), 56);
     }
 }

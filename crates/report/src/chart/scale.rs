@@ -37,17 +37,10 @@ pub(crate) fn is_drawable(value: f64, log: bool) -> bool {
 ///
 /// `from_zero` starts a linear axis at zero (bars must, or their lengths lie). Other linear axes
 /// do where zero is near. Without any value the range is 0..1, or 1..10 on a log axis.
-pub(crate) fn range(
-    values: impl Iterator<Item = f64>,
-    log: bool,
-    from_zero: bool,
-    air: f64,
-) -> (f64, f64) {
+pub(crate) fn range(values: impl Iterator<Item = f64>, log: bool, from_zero: bool, air: f64) -> (f64, f64) {
     let (low, high) = values
         .filter(|&value| is_drawable(value, log))
-        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-            (low.min(value), high.max(value))
-        });
+        .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
     match (low <= high, log) {
         (false, false) => (0.0, 1.0),
         (false, true) => (1.0, 10.0),
@@ -57,9 +50,7 @@ pub(crate) fn range(
 }
 
 fn log_range(low: f64, high: f64, from_zero: bool, air: f64) -> (f64, f64) {
-    let grow = (high / low)
-        .powf(air)
-        .max(if low == high { 2.0 } else { 1.0 });
+    let grow = (high / low).powf(air).max(if low == high { 2.0 } else { 1.0 });
     match from_zero {
         // A bar that stands for one thing must be seen: leave it half a unit of height.
         true => (low / 2.0, high * grow.max(1.2)),
@@ -104,10 +95,7 @@ pub(crate) fn ticks(low: f64, high: f64, log: bool, format: Format, wanted: usiz
     match (log, format) {
         (true, Format::Seconds) if decades > 1.5 => durations(low, high, wanted),
         (true, _) if decades >= 1.0 => powers_of_ten(low, high, wanted),
-        _ => Ticks {
-            labelled: multiples(low, high, step(high - low, format, wanted)),
-            small: Vec::new(),
-        },
+        _ => Ticks { labelled: multiples(low, high, step(high - low, format, wanted)), small: Vec::new() },
     }
 }
 
@@ -116,23 +104,16 @@ pub(crate) fn ticks(low: f64, high: f64, log: bool, format: Format, wanted: usiz
 fn step(span: f64, format: Format, wanted: usize) -> f64 {
     let least = span / wanted.max(1) as f64;
     const CLOCK: [f64; 15] = [
-        15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10800.0, 21600.0,
-        43200.0, 86400.0, 172_800.0,
+        15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 10800.0, 21600.0, 43200.0,
+        86400.0, 172_800.0,
     ];
     if format == Format::Seconds && (10.0..=172_800.0).contains(&least) {
-        return *CLOCK
-            .iter()
-            .find(|&&step| step >= least)
-            .unwrap_or(&172_800.0);
+        return *CLOCK.iter().find(|&&step| step >= least).unwrap_or(&172_800.0);
     }
     let power = 10f64.powf(least.log10().floor());
     let factor = [1.0, 2.0, 5.0].into_iter().find(|f| f * power >= least);
     let step = factor.unwrap_or(10.0) * power;
-    if format == Format::Count {
-        step.max(1.0)
-    } else {
-        step
-    }
+    if format == Format::Count { step.max(1.0) } else { step }
 }
 
 fn multiples(low: f64, high: f64, step: f64) -> Vec<f64> {
@@ -159,32 +140,21 @@ fn powers_of_ten(low: f64, high: f64, wanted: usize) -> Ticks {
     // Powers of ten are short labels, and a missing one is missed: they may stand closer.
     let every = decades.len().div_ceil(wanted.max(1) * 3 / 2).max(1);
     if fine.len() <= wanted {
-        Ticks {
-            labelled: fine,
-            small: all(&[3.0, 4.0, 6.0, 7.0, 8.0, 9.0]),
-        }
+        Ticks { labelled: fine, small: all(&[3.0, 4.0, 6.0, 7.0, 8.0, 9.0]) }
     } else if every == 1 {
-        Ticks {
-            labelled: decades,
-            small: all(&[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]),
-        }
+        Ticks { labelled: decades, small: all(&[2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]) }
     } else {
-        Ticks {
-            small: decades.clone(),
-            labelled: decades.into_iter().step_by(every).collect(),
-        }
+        Ticks { small: decades.clone(), labelled: decades.into_iter().step_by(every).collect() }
     }
 }
 
 /// Round durations on a log axis: a clock's units rather than powers of ten seconds.
 fn durations(low: f64, high: f64, wanted: usize) -> Ticks {
-    const ROUND: [f64; 14] = [
-        1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 86_400.0,
-        864_000.0,
-    ];
+    const ROUND: [f64; 14] =
+        [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 36_000.0, 86_400.0, 864_000.0];
     const FINE: [f64; 17] = [
-        0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1800.0,
-        3600.0, 10_800.0, 36_000.0,
+        0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 60.0, 180.0, 600.0, 1800.0, 3600.0,
+        10_800.0, 36_000.0,
     ];
     let inside = |list: &[f64]| -> Vec<f64> {
         let holds = |value: &&f64| (low..=high).contains(*value);
@@ -195,10 +165,7 @@ fn durations(low: f64, high: f64, wanted: usize) -> Ticks {
         true => fine,
         false => inside(&ROUND),
     };
-    Ticks {
-        labelled,
-        small: Vec::new(),
-    }
+    Ticks { labelled, small: Vec::new() }
 }
 
 #[cfg(test)]
@@ -265,8 +232,7 @@ mod tests {
         ];
         for a in odd {
             for b in odd {
-                for (log, from_zero) in [(false, false), (false, true), (true, false), (true, true)]
-                {
+                for (log, from_zero) in [(false, false), (false, true), (true, false), (true, true)] {
                     let (low, high) = range([a, b].into_iter(), log, from_zero, 0.03);
                     assert!(low < high, "{a} {b} {log}: {low} {high}");
                     let (below, above) = rounded((low, high), Format::Number, 7);
@@ -289,13 +255,7 @@ mod tests {
 
     #[test]
     fn places_run_from_start_to_end() {
-        let scale = Scale {
-            log: true,
-            low: 1.0,
-            high: 100.0,
-            start: 0.0,
-            end: 50.0,
-        };
+        let scale = Scale { log: true, low: 1.0, high: 100.0, start: 0.0, end: 50.0 };
         assert_eq!(scale.place(1.0), Some(0.0));
         assert!((scale.place(10.0).unwrap_or(0.0) - 25.0).abs() < 1e-9);
         assert_eq!(scale.place(0.0), None);

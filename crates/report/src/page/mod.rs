@@ -133,10 +133,7 @@ enum Block {
 impl Section {
     /// A section without content.
     pub fn new(heading: impl Into<String>) -> Self {
-        Self {
-            heading: heading.into(),
-            blocks: Vec::new(),
-        }
+        Self { heading: heading.into(), blocks: Vec::new() }
     }
 
     /// Adds a paragraph.
@@ -153,8 +150,7 @@ impl Section {
 
     /// Adds charts side by side, to be compared (before and after, time and iterations).
     pub fn charts(mut self, charts: impl IntoIterator<Item = Chart>) -> Self {
-        self.blocks
-            .push(Block::Charts(charts.into_iter().collect()));
+        self.blocks.push(Block::Charts(charts.into_iter().collect()));
         self
     }
 
@@ -253,11 +249,7 @@ fn colours() -> String {
         };
         COLOURS.iter().enumerate().map(rule).collect()
     };
-    format!(
-        "{}\n@media screen and (prefers-color-scheme:dark){{{}}}",
-        rules(false),
-        rules(true)
-    )
+    format!("{}\n@media screen and (prefers-color-scheme:dark){{{}}}", rules(false), rules(true))
 }
 
 #[cfg(test)]
@@ -270,9 +262,7 @@ mod tests {
             .caption(text)
             .series(Series::line(text, [(0.0, 1.0), (1.0, 2.0)]))
             .series(Series::line(text, [(0.0, 2.0), (1.0, 1.0)]));
-        let table = Table::new(text)
-            .column(Column::text(text).hint(text))
-            .row([text.into()]);
+        let table = Table::new(text).column(Column::text(text).hint(text)).row([text.into()]);
         Page::new(text)
             .lead(text)
             .fact(text, text)
@@ -285,19 +275,8 @@ mod tests {
     fn hostile_text_is_escaped_everywhere() {
         let tame = page_about("tame");
         let wild = page_about("</script></style></title>\"'><img src=x onerror=alert(1)>&\u{0}");
-        for mark in [
-            "<script",
-            "</script>",
-            "</style>",
-            "</title>",
-            "<img",
-            "<h2",
-        ] {
-            assert_eq!(
-                tame.matches(mark).count(),
-                wild.matches(mark).count(),
-                "{mark}"
-            );
+        for mark in ["<script", "</script>", "</style>", "</title>", "<img", "<h2"] {
+            assert_eq!(tame.matches(mark).count(), wild.matches(mark).count(), "{mark}");
         }
         assert!(!wild.contains('\u{0}'));
     }
@@ -320,16 +299,11 @@ mod tests {
     #[test]
     fn charts_have_their_own_ids_and_a_legend_where_needed() {
         let chart = |count: usize| {
-            (0..count).fold(
-                Chart::new("c", Axis::linear("x"), Axis::linear("y")),
-                |chart, place| {
-                    chart.series(Series::line(format!("s{place}"), [(0.0, 1.0), (1.0, 2.0)]))
-                },
-            )
+            (0..count).fold(Chart::new("c", Axis::linear("x"), Axis::linear("y")), |chart, place| {
+                chart.series(Series::line(format!("s{place}"), [(0.0, 1.0), (1.0, 2.0)]))
+            })
         };
-        let html = Page::new("t")
-            .section(Section::new("h").charts([chart(1), chart(3)]))
-            .to_html();
+        let html = Page::new("t").section(Section::new("h").charts([chart(1), chart(3)])).to_html();
         assert!(html.contains("id=\"chart-1\"") && html.contains("id=\"chart-2-clip\""));
         assert_eq!(html.matches("aria-pressed=\"true\"").count(), 3);
         assert!(!html.contains("<nav"));

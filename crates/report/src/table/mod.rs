@@ -33,22 +33,12 @@ pub struct Column {
 impl Column {
     /// A column of text, aligned left.
     pub fn text(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            align: Align::Left,
-            format: Format::default(),
-            hint: None,
-            best: None,
-        }
+        Self { name: name.into(), align: Align::Left, format: Format::default(), hint: None, best: None }
     }
 
     /// A column of numbers, aligned right and written in one format.
     pub fn number(name: impl Into<String>, format: Format) -> Self {
-        Self {
-            align: Align::Right,
-            format,
-            ..Self::text(name)
-        }
+        Self { align: Align::Right, format, ..Self::text(name) }
     }
 
     /// Stands the cells on the given side.
@@ -169,11 +159,7 @@ pub struct Table {
 impl Table {
     /// A table without columns; an empty title is not printed.
     pub fn new(title: impl Into<String>) -> Self {
-        Self {
-            title: title.into(),
-            columns: Vec::new(),
-            rows: Vec::new(),
-        }
+        Self { title: title.into(), columns: Vec::new(), rows: Vec::new() }
     }
 
     /// Adds a column at the right.

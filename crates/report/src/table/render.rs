@@ -90,9 +90,7 @@ impl Table {
                     Some(Cell::Number(value) | Cell::Shown { value, .. }) => {
                         (csv_number(*value), String::new())
                     }
-                    Some(Cell::Spread { mean, deviation }) => {
-                        (csv_number(*mean), csv_number(*deviation))
-                    }
+                    Some(Cell::Spread { mean, deviation }) => (csv_number(*mean), csv_number(*deviation)),
                 };
                 fields.push(value);
                 if spread {
@@ -157,8 +155,7 @@ impl Table {
     fn written_rows(&self, columns: &[Column]) -> Vec<Vec<String>> {
         let written = |row: &Vec<Cell>| {
             let cells = columns.iter().enumerate().map(|(place, column)| {
-                row.get(place)
-                    .map_or_else(String::new, |cell| cell.written(column.format))
+                row.get(place).map_or_else(String::new, |cell| cell.written(column.format))
             });
             cells.collect()
         };
@@ -232,21 +229,11 @@ mod tests {
         Table::new("Table 2")
             .column(Column::text("Method"))
             .column(Column::number("P@1", Format::Fixed(1)).highest_is_best())
-            .column(
-                Column::number("Epochs to 90%", Format::Count)
-                    .lowest_is_best()
-                    .hint("of full softmax"),
-            )
+            .column(Column::number("Epochs to 90%", Format::Count).lowest_is_best().hint("of full softmax"))
             .row([
                 "Full softmax".into(),
-                Cell::Spread {
-                    mean: 37.5,
-                    deviation: 0.21,
-                },
-                Cell::Shown {
-                    value: 6.0,
-                    text: "E6".into(),
-                },
+                Cell::Spread { mean: 37.5, deviation: 0.21 },
+                Cell::Shown { value: 6.0, text: "E6".into() },
             ])
             .row(["NCE".into(), 31.8.into(), "Fail".into()])
             .row(["日本, \"x\"".into()])
@@ -303,9 +290,7 @@ NCE,31.8,,Fail
     #[test]
     fn hostile_text_is_escaped_everywhere() {
         let hostile = "<script>alert(1)</script>|*x*\x1b[2J\n\"&'";
-        let table = Table::new(hostile)
-            .column(Column::text(hostile).hint(hostile))
-            .row([hostile.into()]);
+        let table = Table::new(hostile).column(Column::text(hostile).hint(hostile)).row([hostile.into()]);
         let html = table.to_markup().into_string();
         assert!(!html.contains("<script"));
         assert_eq!(html.matches("&lt;script&gt;").count(), 6);
@@ -317,9 +302,8 @@ NCE,31.8,,Fail
 
     #[test]
     fn one_value_alone_is_not_called_the_best() {
-        let table = Table::new("")
-            .column(Column::number("x", Format::Count).highest_is_best())
-            .row([1.0.into()]);
+        let table =
+            Table::new("").column(Column::number("x", Format::Count).highest_is_best()).row([1.0.into()]);
         assert!(!table.to_markdown().contains("**"));
     }
 }

@@ -120,7 +120,9 @@ impl FromStr for Method {
     fn from_str(name: &str) -> Result<Self, String> {
         match name {
             "nce" => Ok(Self::Nce),
-            _ => name.parse().map(Self::Sampler).map_err(|e: lookalike::sampling::SamplerError| e.to_string()),
+            _ => {
+                name.parse().map(Self::Sampler).map_err(|e: lookalike::sampling::SamplerError| e.to_string())
+            }
         }
     }
 }
