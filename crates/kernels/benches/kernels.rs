@@ -218,7 +218,7 @@ fn far_rows<T: Element>(table: &Table) {
         .collect();
     table.row(&format!("adam_row {} far", T::NAME), ids.len(), |cpu| {
         for (i, &at) in ids.iter().enumerate() {
-            if let Some(&ahead) = ids.get(i + 2) {
+            if let Some(&ahead) = ids.get(i + 4) {
                 for rows in &state {
                     prefetch_row(&rows[ahead..][..DIM]);
                 }

@@ -26,7 +26,7 @@ fn burst<S: Simd>(simd: S, iterations: usize) -> f32 {
     match S::REGISTERS {
         32 => burst_of::<S, 12>(simd, iterations),
         8 => burst_of::<S, 6>(simd, iterations),
-        _ => burst_of::<S, 2>(simd, iterations),
+        _ => burst_of::<S, 3>(simd, iterations),
     }
 }
 
