@@ -20,12 +20,7 @@ use lookalike_kernels::*;
 const DIM: usize = 128;
 const EXAMPLES: usize = 1024;
 const LIST: usize = 48;
-const STEP: AdamStep = AdamStep {
-    rate: 1e-3,
-    beta1: 0.9,
-    beta2: 0.999,
-    epsilon: 1e-8,
-};
+const STEP: AdamStep = AdamStep { rate: 1e-3, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
 
 /// Seconds one call takes, the fastest of a hundred timings.
 fn seconds(mut call: impl FnMut()) -> f64 {
@@ -91,9 +86,7 @@ fn list(len: usize, below: usize) -> Vec<u32> {
 
 fn main() {
     let filter = std::env::args().skip(1).find(|a| !a.starts_with('-'));
-    let table = Table {
-        filter: filter.unwrap_or_default(),
-    };
+    let table = Table { filter: filter.unwrap_or_default() };
     print!("{:<28}{:>12}", "ns an item", "twin");
     for cpu in Cpu::available() {
         print!("{:>12}", cpu.name());
@@ -113,53 +106,34 @@ fn pairs<T: Element>(table: &Table) {
     let classes: &[T] = &numbers(CLASSES * DIM);
     let rows: &[f32] = &numbers(EXAMPLES * DIM);
     let d_rows: &mut [f32] = &mut numbers(EXAMPLES * DIM);
-    let entries: Vec<u32> = list(CLASSES * LIST, EXAMPLES)
-        .iter()
-        .map(|e| e << FLAG_BITS)
-        .collect();
+    let entries: Vec<u32> = list(CLASSES * LIST, EXAMPLES).iter().map(|e| e << FLAG_BITS).collect();
     let g: Vec<f32> = numbers::<f32>(LIST).iter().map(|x| x * 1e-6).collect();
     let mut out = vec![0.0; LIST];
     let mut grad = vec![0.0; DIM];
     for len in [6, LIST] {
-        let lists = || {
-            classes
-                .chunks_exact(DIM)
-                .zip(entries.chunks_exact(LIST))
-                .map(|(c, e)| (c, &e[..len]))
-        };
-        table.row(
-            &format!("gather_dot {} x{len}", T::NAME),
-            CLASSES * len,
-            |cpu| {
-                for (class, entries) in lists() {
-                    match cpu {
-                        Some(cpu) => gather_dot(cpu, class, rows, entries, &mut out[..len]),
-                        None => reference::gather_dot(class, rows, entries, &mut out[..len]),
-                    }
+        let lists = || classes.chunks_exact(DIM).zip(entries.chunks_exact(LIST)).map(|(c, e)| (c, &e[..len]));
+        table.row(&format!("gather_dot {} x{len}", T::NAME), CLASSES * len, |cpu| {
+            for (class, entries) in lists() {
+                match cpu {
+                    Some(cpu) => gather_dot(cpu, class, rows, entries, &mut out[..len]),
+                    None => reference::gather_dot(class, rows, entries, &mut out[..len]),
                 }
-                black_box(&mut out);
-            },
-        );
-        table.row(
-            &format!("backward_row {} x{len}", T::NAME),
-            CLASSES * len,
-            |cpu| {
-                for (class, entries) in lists() {
-                    let g = &g[..len];
-                    match cpu {
-                        Some(cpu) => backward_row(cpu, class, rows, d_rows, entries, g, &mut grad),
-                        None => reference::backward_row(class, rows, d_rows, entries, g, &mut grad),
-                    }
+            }
+            black_box(&mut out);
+        });
+        table.row(&format!("backward_row {} x{len}", T::NAME), CLASSES * len, |cpu| {
+            for (class, entries) in lists() {
+                let g = &g[..len];
+                match cpu {
+                    Some(cpu) => backward_row(cpu, class, rows, d_rows, entries, g, &mut grad),
+                    None => reference::backward_row(class, rows, d_rows, entries, g, &mut grad),
                 }
-                black_box(&mut grad);
-            },
-        );
+            }
+            black_box(&mut grad);
+        });
     }
-    let mut state: [&mut [T]; 3] = [
-        &mut numbers(CLASSES * DIM),
-        &mut numbers(CLASSES * DIM),
-        &mut numbers(CLASSES * DIM),
-    ];
+    let mut state: [&mut [T]; 3] =
+        [&mut numbers(CLASSES * DIM), &mut numbers(CLASSES * DIM), &mut numbers(CLASSES * DIM)];
     state[2].fill(T::from_f32(0.1));
     let grads: &[f32] = &numbers(DIM);
     table.row(&format!("adam_row {} near", T::NAME), CLASSES, |cpu| {
@@ -198,17 +172,11 @@ fn far_rows<T: Element>(table: &Table) {
         }
         black_box(&out);
     });
-    let mut state: [&mut [T]; 3] = [
-        &mut numbers(count * DIM),
-        &mut numbers(count * DIM),
-        &mut numbers(count * DIM),
-    ];
+    let mut state: [&mut [T]; 3] =
+        [&mut numbers(count * DIM), &mut numbers(count * DIM), &mut numbers(count * DIM)];
     state[2].fill(T::from_f32(0.1));
     let grads: &[f32] = &numbers(DIM);
-    let ids: Vec<usize> = list(1 << 12, count)
-        .iter()
-        .map(|&id| id as usize * DIM)
-        .collect();
+    let ids: Vec<usize> = list(1 << 12, count).iter().map(|&id| id as usize * DIM).collect();
     table.row(&format!("adam_row {} far", T::NAME), ids.len(), |cpu| {
         for (i, &at) in ids.iter().enumerate() {
             if let Some(&ahead) = ids.get(i + 4) {
@@ -302,17 +270,9 @@ fn products(table: &Table) {
                 black_box(read_sum(cpu, far));
             })
             / 1e9;
-        println!(
-            "{}: peak {peak:.1} GFLOP/s, reads {bandwidth:.1} GB/s",
-            cpu.name()
-        );
+        println!("{}: peak {peak:.1} GFLOP/s, reads {bandwidth:.1} GB/s", cpu.name());
         // Scores, gradients of classes, gradients of embeddings; then larger.
-        for [m, n, k] in [
-            [512, 256, 128],
-            [512, 128, 256],
-            [256, 128, 512],
-            [1000, 1000, 128],
-        ] {
+        for [m, n, k] in [[512, 256, 128], [512, 128, 256], [256, 128, 512], [1000, 1000, 128]] {
             product::<f32>("f32 a b", cpu, [m, n, k], false, false, peak);
             product::<f32>("f32 aᵀ b", cpu, [m, n, k], true, false, peak);
             product::<f32>("f32 a bᵀ", cpu, [m, n, k], false, true, peak);
@@ -332,23 +292,11 @@ fn product<A: Element>(
     let a: &[A] = &numbers(m * k);
     let b: &[f32] = &numbers(k * n);
     let c: &mut [f32] = &mut numbers(m * n);
-    let strides =
-        |rows: usize, columns: usize, turned| if turned { (1, rows) } else { (columns, 1) };
+    let strides = |rows: usize, columns: usize, turned| if turned { (1, rows) } else { (columns, 1) };
     let (row_stride, column_stride) = strides(m, k, a_turned);
-    let a = Strided {
-        data: a,
-        row_stride,
-        column_stride,
-    };
+    let a = Strided { data: a, row_stride, column_stride };
     let (row_stride, column_stride) = strides(k, n, b_turned);
-    let b = Strided {
-        data: b,
-        row_stride,
-        column_stride,
-    };
+    let b = Strided { data: b, row_stride, column_stride };
     let rate = (2 * m * n * k) as f64 / seconds(|| gemm(cpu, m, n, k, a, b, c, n)) / 1e9;
-    println!(
-        "  gemm {name:<10} {m:>5} {n:>5} {k:>5}{rate:>10.1} GFLOP/s{:>6.0}%",
-        100.0 * rate / peak
-    );
+    println!("  gemm {name:<10} {m:>5} {n:>5} {k:>5}{rate:>10.1} GFLOP/s{:>6.0}%", 100.0 * rate / peak);
 }

@@ -29,11 +29,7 @@ impl<T: Element> AlignedVec<T> {
     /// `len` zeroes.
     pub fn zeroed(len: usize) -> Self {
         let lines = len.div_ceil(CACHE_LINE_BYTES / size_of::<T>());
-        Self {
-            lines: vec![Line::zeroed(); lines],
-            len,
-            element: PhantomData,
-        }
+        Self { lines: vec![Line::zeroed(); lines], len, element: PhantomData }
     }
 }
 

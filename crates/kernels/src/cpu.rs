@@ -123,9 +123,6 @@ impl Cpu {
     }
 
     fn best() -> Self {
-        Self::available()
-            .into_iter()
-            .max()
-            .unwrap_or(Self::portable())
+        Self::available().into_iter().max().unwrap_or(Self::portable())
     }
 }

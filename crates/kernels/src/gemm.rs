@@ -119,22 +119,12 @@ fn tiled<S: Simd, A: Element, B: Element, const ROWS: usize, const VECTORS: usiz
         for j in (0..n).step_by(BLOCK_VECTORS * LANES) {
             let columns = (n - j).min(BLOCK_VECTORS * LANES);
             for (at, panel) in (0..columns).step_by(width).zip(panels(packed_b, width)) {
-                let place = Block {
-                    row: p,
-                    column: j + at,
-                    rows: depth,
-                    columns: width.min(columns - at),
-                };
+                let place = Block { row: p, column: j + at, rows: depth, columns: width.min(columns - at) };
                 pack(simd, b, place, panel, width);
             }
             for i in (0..m).step_by(BLOCK_ROWS) {
                 let rows = BLOCK_ROWS.min(m - i);
-                let place = Block {
-                    row: i,
-                    column: p,
-                    rows,
-                    columns: depth,
-                };
+                let place = Block { row: i, column: p, rows, columns: depth };
                 pack(simd, a, place, packed_a, DEPTH);
                 for (at, panel) in (0..columns).step_by(width).zip(panels(packed_b, width)) {
                     let valid = width.min(columns - at);
@@ -222,18 +212,8 @@ struct Block {
 /// Copies a block into dense rows `stride` apart. What lies outside the block
 /// keeps old values, which end in sums that are never written to `c`.
 #[inline(always)]
-fn pack<S: Simd, T: Element>(
-    simd: S,
-    from: Strided<'_, T>,
-    block: Block,
-    to: &mut [f32],
-    stride: usize,
-) {
-    let Strided {
-        data,
-        row_stride,
-        column_stride,
-    } = from;
+fn pack<S: Simd, T: Element>(simd: S, from: Strided<'_, T>, block: Block, to: &mut [f32], stride: usize) {
+    let Strided { data, row_stride, column_stride } = from;
     let data = &data[block.row * row_stride + block.column * column_stride..];
     if column_stride == 1 {
         for (r, to) in to.chunks_exact_mut(stride).take(block.rows).enumerate() {
@@ -243,11 +223,7 @@ fn pack<S: Simd, T: Element>(
     }
     // Sixteen columns that lie along memory are turned around at a time.
     let whole = |len: usize| {
-        if row_stride == 1 {
-            len / LANES * LANES
-        } else {
-            0
-        }
+        if row_stride == 1 { len / LANES * LANES } else { 0 }
     };
     let (whole_rows, whole_columns) = (whole(block.rows), whole(block.columns));
     for c in (0..whole_columns).step_by(LANES) {

@@ -59,10 +59,7 @@ pub(crate) fn dwta_codes<S: Simd>(
     );
     let (transposed, _) = transposed.as_chunks::<LANES>();
     let (codes, rest) = out.as_chunks_mut::<LANES>();
-    assert!(
-        rest.is_empty(),
-        "the output holds {LANES} codes for each table"
-    );
+    assert!(rest.is_empty(), "the output holds {LANES} codes for each table");
     assert!(
         dims.len() >= codes.len() * k * bin,
         "{} dimensions for {} tables of {k} bins of {bin}",

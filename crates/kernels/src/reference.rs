@@ -64,8 +64,8 @@ pub(crate) const NOISE_MULTIPLIERS: [u32; 3] = [0x9E37_79B9, 0x7FEB_352D, 0x846C
 
 /// The random bits of element `i` of a row: a multiply-xorshift hash of both.
 pub fn noise_bits(noise: u64, i: usize) -> u16 {
-    let mut x = (noise as u32 ^ (noise >> 32) as u32)
-        .wrapping_add((i as u32).wrapping_mul(NOISE_MULTIPLIERS[0]));
+    let mut x =
+        (noise as u32 ^ (noise >> 32) as u32).wrapping_add((i as u32).wrapping_mul(NOISE_MULTIPLIERS[0]));
     x ^= x >> 16;
     x = x.wrapping_mul(NOISE_MULTIPLIERS[1]);
     x ^= x >> 15;
@@ -146,14 +146,7 @@ pub fn transpose_rows<T: Element>(rows: &[&[T]; LANES], dim: usize, out: &mut [f
 }
 
 /// See [`crate::dwta_codes`].
-pub fn dwta_codes(
-    transposed: &[f32],
-    dims: &[u32],
-    bin: usize,
-    k: usize,
-    shift: u32,
-    out: &mut [u32],
-) {
+pub fn dwta_codes(transposed: &[f32], dims: &[u32], bin: usize, k: usize, shift: u32, out: &mut [u32]) {
     for (t, codes) in out.chunks_exact_mut(LANES).enumerate() {
         codes.fill(0);
         for function in 0..k {

@@ -132,10 +132,7 @@ pub(crate) fn backward_row<S: Simd, T: Element>(
 /// [`backward_row`] in `WIDTH` vectors of columns: the row's and the gradient's
 /// stay in registers.
 #[inline(always)]
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the operands of backward_row, and where"
-)]
+#[expect(clippy::too_many_arguments, reason = "the operands of backward_row, and where")]
 fn backward_columns<S: Simd, T: Element, const WIDTH: usize>(
     simd: S,
     column: usize,
@@ -280,11 +277,7 @@ fn adam_vector<S: Simd, T: Element>(
     let change = simd.div(simd.mul(rate, first), root);
     let new = simd.sub(load(simd, w), change);
 
-    let bits = if T::IS_F32 {
-        simd.splat_ints(0)
-    } else {
-        noise.next()
-    };
+    let bits = if T::IS_F32 { simd.splat_ints(0) } else { noise.next() };
     store_stochastic(simd, first, bits, m);
     store_stochastic(simd, second, rotate_16(simd, bits, 5), v);
     store_stochastic(simd, new, rotate_16(simd, bits, 10), w);
@@ -324,9 +317,6 @@ impl<S: Simd> Noise<S> {
 /// Rotates the low 16 bits of every lane left.
 #[inline(always)]
 fn rotate_16<S: Simd>(simd: S, bits: S::Ints, count: u32) -> S::Ints {
-    let rotated = simd.or(
-        simd.shift_left(bits, count),
-        simd.shift_right(bits, 16 - count),
-    );
+    let rotated = simd.or(simd.shift_left(bits, count), simd.shift_right(bits, 16 - count));
     simd.and(rotated, simd.splat_ints(0xFFFF))
 }

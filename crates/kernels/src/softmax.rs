@@ -21,14 +21,8 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::Floats) -> S::Floats {
     const LN_2_HIGH: f32 = 0.693_359_4;
     const LN_2_LOW: f32 = -2.121_944_4e-4;
     // exp(r) = 1 + r + r² (…), fitted for the smallest largest error.
-    const POLYNOMIAL: [f32; 6] = [
-        1.987_569_2e-4,
-        1.398_199_9e-3,
-        8.333_452e-3,
-        4.166_579_6e-2,
-        1.666_666_5e-1,
-        0.5,
-    ];
+    const POLYNOMIAL: [f32; 6] =
+        [1.987_569_2e-4, 1.398_199_9e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
     let (lowest, highest) = (simd.splat(EXP_LOWEST), simd.splat(EXP_HIGHEST));
     // NaN passes through both, and through all that follows.
     let inside = simd.min(highest, simd.max(lowest, x));
@@ -41,8 +35,7 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::Floats) -> S::Floats {
         sum = simd.mul_add(sum, r, simd.splat(*coefficient));
     }
     let sum = simd.add(simd.mul_add(sum, simd.mul(r, r), r), simd.splat(1.0));
-    let scaled =
-        simd.bits_to_floats(simd.add_ints(simd.floats_to_bits(sum), simd.shift_left(n, 23)));
+    let scaled = simd.bits_to_floats(simd.add_ints(simd.floats_to_bits(sum), simd.shift_left(n, 23)));
     let scaled = simd.select(simd.greater(lowest, x), simd.zero(), scaled);
     simd.select(simd.greater(x, highest), simd.splat(f32::INFINITY), scaled)
 }

@@ -89,10 +89,7 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn load(self, from: &[f32; LANES]) -> Self::Floats {
-        avx2!([
-            _mm256_loadu_ps(from.as_ptr()),
-            _mm256_loadu_ps(from.as_ptr().add(8)),
-        ])
+        avx2!([_mm256_loadu_ps(from.as_ptr()), _mm256_loadu_ps(from.as_ptr().add(8)),])
     }
     #[inline(always)]
     fn load_bf16(self, from: &[bf16; LANES]) -> Self::Floats {
@@ -170,10 +167,7 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn load_ints(self, from: &[u32; LANES]) -> Self::Ints {
-        avx2!([
-            _mm256_loadu_si256(from.as_ptr().cast()),
-            _mm256_loadu_si256(from.as_ptr().add(8).cast()),
-        ])
+        avx2!([_mm256_loadu_si256(from.as_ptr().cast()), _mm256_loadu_si256(from.as_ptr().add(8).cast()),])
     }
     #[inline(always)]
     fn store_ints(self, x: Self::Ints, to: &mut [u32; LANES]) {
@@ -288,14 +282,8 @@ impl Simd for Avx2 {
             let c = _mm256_add_ps(c[0], c[1]);
             let d = _mm256_add_ps(d[0], d[1]);
             // [a | b] and [c | d], four lanes each.
-            let ab = _mm256_add_ps(
-                _mm256_blend_ps::<0xF0>(a, b),
-                _mm256_permute2f128_ps::<0x21>(a, b),
-            );
-            let cd = _mm256_add_ps(
-                _mm256_blend_ps::<0xF0>(c, d),
-                _mm256_permute2f128_ps::<0x21>(c, d),
-            );
+            let ab = _mm256_add_ps(_mm256_blend_ps::<0xF0>(a, b), _mm256_permute2f128_ps::<0x21>(a, b));
+            let cd = _mm256_add_ps(_mm256_blend_ps::<0xF0>(c, d), _mm256_permute2f128_ps::<0x21>(c, d));
             // Within each half: [a a c c | b b d d], then [a c a c | b d b d].
             let acbd = _mm256_add_ps(
                 _mm256_blend_ps::<0b1100_1100>(ab, cd),

@@ -151,10 +151,7 @@ impl Simd for Avx512 {
     }
     #[inline(always)]
     fn store_u16(self, x: __m512i, to: &mut [u16; LANES]) {
-        avx512!(_mm256_storeu_si256(
-            to.as_mut_ptr().cast(),
-            _mm512_cvtepi32_epi16(x)
-        ))
+        avx512!(_mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(x)))
     }
 
     #[inline(always)]

@@ -106,11 +106,7 @@ pub(crate) trait Simd: Copy {
 /// Loads either format as floats.
 #[inline(always)]
 pub(crate) fn load<S: Simd, T: Element>(simd: S, from: &[T; LANES]) -> S::Floats {
-    if T::IS_F32 {
-        simd.load(bytemuck::cast_ref(from))
-    } else {
-        simd.load_bf16(bytemuck::cast_ref(from))
-    }
+    if T::IS_F32 { simd.load(bytemuck::cast_ref(from)) } else { simd.load_bf16(bytemuck::cast_ref(from)) }
 }
 
 /// Stores in either format; bf16 rounds stochastically, as
@@ -129,15 +125,8 @@ pub(crate) fn store_stochastic<S: Simd, T: Element>(
     let exponent = simd.splat_ints(0x7F80_0000);
     let not_finite = simd.equal_ints(simd.and(bits, exponent), exponent);
     // A NaN keeps one of the bits that survive, so that it stays one.
-    let mantissa_is_zero = simd.equal_ints(
-        simd.and(bits, simd.splat_ints(0x007F_FFFF)),
-        simd.splat_ints(0),
-    );
-    let quiet = simd.select_ints(
-        mantissa_is_zero,
-        bits,
-        simd.or(bits, simd.splat_ints(1 << 22)),
-    );
+    let mantissa_is_zero = simd.equal_ints(simd.and(bits, simd.splat_ints(0x007F_FFFF)), simd.splat_ints(0));
+    let quiet = simd.select_ints(mantissa_is_zero, bits, simd.or(bits, simd.splat_ints(1 << 22)));
     let noisy = simd.add_ints(bits, noise);
     let rounded = simd.shift_right(simd.select_ints(not_finite, quiet, noisy), 16);
     simd.store_u16(rounded, bytemuck::cast_mut(to));
@@ -148,10 +137,7 @@ pub(crate) fn store_stochastic<S: Simd, T: Element>(
 #[inline(always)]
 pub(crate) fn vectors<T: Element>(row: &[T]) -> &[[T; LANES]] {
     let (vectors, rest) = row.as_chunks();
-    assert!(
-        rest.is_empty(),
-        "rows must be padded to a multiple of {LANES}"
-    );
+    assert!(rest.is_empty(), "rows must be padded to a multiple of {LANES}");
     vectors
 }
 
@@ -159,10 +145,7 @@ pub(crate) fn vectors<T: Element>(row: &[T]) -> &[[T; LANES]] {
 #[inline(always)]
 pub(crate) fn vectors_mut<T: Element>(row: &mut [T]) -> &mut [[T; LANES]] {
     let (vectors, rest) = row.as_chunks_mut();
-    assert!(
-        rest.is_empty(),
-        "rows must be padded to a multiple of {LANES}"
-    );
+    assert!(rest.is_empty(), "rows must be padded to a multiple of {LANES}");
     vectors
 }
 

@@ -208,12 +208,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn reduce_sum_4(self, x: [Self::Floats; 4]) -> [f32; 4] {
-        [
-            self.reduce_sum(x[0]),
-            self.reduce_sum(x[1]),
-            self.reduce_sum(x[2]),
-            self.reduce_sum(x[3]),
-        ]
+        [self.reduce_sum(x[0]), self.reduce_sum(x[1]), self.reduce_sum(x[2]), self.reduce_sum(x[3])]
     }
     #[inline(always)]
     fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES] {

@@ -20,12 +20,7 @@ fn results(cpu: Cpu, stride: usize) -> Vec<u32> {
     let mut sum = row.clone();
     sum_rows(cpu, &rows, &ids, &dots, &mut sum);
 
-    let step = AdamStep {
-        rate: 0.01,
-        beta1: 0.9,
-        beta2: 0.999,
-        epsilon: 1e-8,
-    };
+    let step = AdamStep { rate: 0.01, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
     let mut state = [row.clone(), vec![0.1; stride], vec![0.1; stride]];
     let [w, m, v] = &mut state;
     adam_row(cpu, &step, &grad, w, m, v, 1);
@@ -33,38 +28,12 @@ fn results(cpu: Cpu, stride: usize) -> Vec<u32> {
     let mut exponentials = dots.clone();
     let total = exp_sum(cpu, &mut exponentials, 1.0);
 
-    let turned = Strided {
-        data: &rows[..],
-        row_stride: 1,
-        column_stride: stride,
-    };
-    let straight = Strided {
-        data: &rows[..],
-        row_stride: stride,
-        column_stride: 1,
-    };
+    let turned = Strided { data: &rows[..], row_stride: 1, column_stride: stride };
+    let straight = Strided { data: &rows[..], row_stride: stride, column_stride: 1 };
     let mut product = vec![0.0; stride * stride];
-    gemm(
-        cpu,
-        stride,
-        stride,
-        20,
-        turned,
-        straight,
-        &mut product,
-        stride,
-    );
+    gemm(cpu, stride, stride, 20, turned, straight, &mut product, stride);
 
-    let parts = [
-        dots,
-        d_rows,
-        grad,
-        sum,
-        state.concat(),
-        exponentials,
-        vec![total],
-        product,
-    ];
+    let parts = [dots, d_rows, grad, sum, state.concat(), exponentials, vec![total], product];
     parts.concat().iter().map(|x| x.to_bits()).collect()
 }
 

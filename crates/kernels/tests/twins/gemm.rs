@@ -12,11 +12,7 @@ enum Layout {
 }
 
 fn layouts() -> impl Strategy<Value = Layout> {
-    prop_oneof![
-        Just(Layout::Rows),
-        Just(Layout::Columns),
-        Just(Layout::Neither)
-    ]
+    prop_oneof![Just(Layout::Rows), Just(Layout::Columns), Just(Layout::Neither)]
 }
 
 /// Strides for `rows × columns` with `gap` between, and how much data it takes.
@@ -37,18 +33,10 @@ fn check<A: Element, B: Element>(
 ) {
     let (row_stride, column_stride, len) = strides(a_layout, m, k, gap);
     let a: Vec<A> = numbers(seed, len);
-    let a = Strided {
-        data: &a,
-        row_stride,
-        column_stride,
-    };
+    let a = Strided { data: &a, row_stride, column_stride };
     let (row_stride, column_stride, len) = strides(b_layout, k, n, gap);
     let b: Vec<B> = numbers(seed + 1, len);
-    let b = Strided {
-        data: &b,
-        row_stride,
-        column_stride,
-    };
+    let b = Strided { data: &b, row_stride, column_stride };
     let before: Vec<f32> = numbers(seed + 2, m * (n + gap));
     let mut expected = before.clone();
     reference::gemm(m, n, k, a, b, &mut expected, n + gap);
@@ -83,12 +71,7 @@ proptest! {
 /// Sizes on both sides of every block's edge.
 #[test]
 fn gemm_crosses_its_blocks() {
-    for sizes in [
-        [119, 513, 127],
-        [121, 511, 129],
-        [241, 64, 257],
-        [3, 1025, 5],
-    ] {
+    for sizes in [[119, 513, 127], [121, 511, 129], [241, 64, 257], [3, 1025, 5]] {
         check::<f32, f32>(1, sizes, 0, Layout::Rows, Layout::Rows);
         check::<f32, f32>(2, sizes, 3, Layout::Columns, Layout::Columns);
         check::<bf16, bf16>(3, sizes, 1, Layout::Rows, Layout::Columns);

@@ -15,12 +15,7 @@ fn every_level_is_found_by_its_name() {
 #[test]
 fn unknown_level_is_named_with_those_that_exist() {
     let error = Cpu::named("sse9").unwrap_err();
-    assert_eq!(
-        error,
-        CpuError::Unknown {
-            name: "sse9".into()
-        }
-    );
+    assert_eq!(error, CpuError::Unknown { name: "sse9".into() });
     let message = error.to_string();
     for part in ["sse9", "portable", "avx2", "avx512", "LOOKALIKE_CPU"] {
         assert!(message.contains(part), "{part} is missing in: {message}");

@@ -30,9 +30,7 @@ fn levels() -> Vec<Cpu> {
 
 /// Numbers that are all different and of both signs, named by a seed.
 fn numbers<T: Element>(seed: u64, len: usize) -> Vec<T> {
-    (0..len as u64)
-        .map(|i| T::from_f32((hash(seed, i) >> 40) as f32 / (1 << 23) as f32 - 1.0))
-        .collect()
+    (0..len as u64).map(|i| T::from_f32((hash(seed, i) >> 40) as f32 / (1 << 23) as f32 - 1.0)).collect()
 }
 
 /// Entries of `examples`, with flags, any of them repeated.

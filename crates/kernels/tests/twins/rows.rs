@@ -1,6 +1,4 @@
-use lookalike_kernels::{
-    AdamStep, Element, adam_row, backward_row, bf16, gather_dot, reference, sum_rows,
-};
+use lookalike_kernels::{AdamStep, Element, adam_row, backward_row, bf16, gather_dot, reference, sum_rows};
 use proptest::prelude::*;
 
 use crate::{assert_close, entries, levels, numbers, strides};
@@ -37,14 +35,7 @@ fn check_backward_row<T: Element>(seed: u64, stride: usize, examples: usize, len
     let g: Vec<f32> = numbers(seed + 4, len);
     let mut expected_d_rows = before.clone();
     let mut expected_grad = vec![f32::NAN; stride];
-    reference::backward_row(
-        &row,
-        &rows,
-        &mut expected_d_rows,
-        &entries,
-        &g,
-        &mut expected_grad,
-    );
+    reference::backward_row(&row, &rows, &mut expected_d_rows, &entries, &g, &mut expected_grad);
     for cpu in levels() {
         let mut d_rows = before.clone();
         let mut grad = vec![f32::NAN; stride];
@@ -56,10 +47,7 @@ fn check_backward_row<T: Element>(seed: u64, stride: usize, examples: usize, len
 
 fn check_sum_rows<T: Element>(seed: u64, stride: usize, count: usize, len: usize) {
     let rows: Vec<T> = numbers(seed, count * stride);
-    let ids: Vec<u32> = entries(seed + 1, len, count)
-        .iter()
-        .map(|e| e >> 2)
-        .collect();
+    let ids: Vec<u32> = entries(seed + 1, len, count).iter().map(|e| e >> 2).collect();
     let weights: Vec<f32> = numbers(seed + 2, len);
     let before: Vec<f32> = numbers(seed + 3, stride);
     let mut expected = before.clone();
@@ -143,19 +131,11 @@ proptest! {
 /// Away from ties, a bf16 row differs from its twin by one last digit at most.
 #[test]
 fn adam_row_in_bf16_is_within_a_digit_of_its_twin() {
-    let step = AdamStep {
-        rate: 0.01,
-        beta1: 0.9,
-        beta2: 0.999,
-        epsilon: 1e-8,
-    };
+    let step = AdamStep { rate: 0.01, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
     let grad: Vec<f32> = numbers(1, 400);
     let w: Vec<bf16> = numbers(2, 400);
     let m: Vec<bf16> = numbers(3, 400);
-    let v: Vec<bf16> = m
-        .iter()
-        .map(|m| bf16::from_f32(m.to_f32().powi(2)))
-        .collect();
+    let v: Vec<bf16> = m.iter().map(|m| bf16::from_f32(m.to_f32().powi(2))).collect();
     let mut expected = [w.clone(), m.clone(), v.clone()];
     let [ew, em, ev] = &mut expected;
     reference::adam_row(&step, &grad, ew, em, ev, 7);
@@ -166,11 +146,7 @@ fn adam_row_in_bf16_is_within_a_digit_of_its_twin() {
         for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
             let [found, expected] = [found.to_f32(), expected.to_f32()];
             let digit = expected.abs() / 128.0;
-            assert!(
-                (found - expected).abs() <= digit,
-                "{}: {found}, {expected}",
-                cpu.name()
-            );
+            assert!((found - expected).abs() <= digit, "{}: {found}, {expected}", cpu.name());
         }
     }
 }
@@ -182,12 +158,7 @@ fn stochastic_rounding_is_unbiased_on_every_level() {
     const ROUNDS: u64 = 4_000;
     // Between 1 and the next bf16, 1 + 1/128: a fifth of the way.
     let target = 1.0 + 0.2 / 128.0;
-    let step = AdamStep {
-        rate: 0.0,
-        beta1: 0.0,
-        beta2: 0.0,
-        epsilon: 1e-8,
-    };
+    let step = AdamStep { rate: 0.0, beta1: 0.0, beta2: 0.0, epsilon: 1e-8 };
     let grad = [target; 16];
     for cpu in levels() {
         let mut sum = [0.0_f64; 16];
@@ -209,12 +180,7 @@ fn stochastic_rounding_is_unbiased_on_every_level() {
 
 #[test]
 fn rounding_keeps_infinity_and_nan() {
-    let step = AdamStep {
-        rate: 0.0,
-        beta1: 0.0,
-        beta2: 0.0,
-        epsilon: 1.0,
-    };
+    let step = AdamStep { rate: 0.0, beta1: 0.0, beta2: 0.0, epsilon: 1.0 };
     let mut grad = [1.0; 16];
     grad[3] = f32::INFINITY;
     grad[4] = f32::NEG_INFINITY;

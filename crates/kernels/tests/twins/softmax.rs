@@ -57,20 +57,14 @@ fn exponentials(cpu: lookalike_kernels::Cpu, x: &[f32]) -> Vec<f32> {
 #[test]
 fn exp_is_within_two_units_over_the_whole_range() {
     // Every normal result: steps of 1/2000, off the round numbers.
-    let x: Vec<f32> = (-174_672..177_444)
-        .map(|i| i as f32 * 0.000_500_003)
-        .collect();
+    let x: Vec<f32> = (-174_672..177_444).map(|i| i as f32 * 0.000_500_003).collect();
     for cpu in levels() {
         let found = exponentials(cpu, &x);
         for (&x, &found) in x.iter().zip(&found) {
             let exact = f64::from(x).exp();
             let unit = f64::from((exact as f32).next_up()) - f64::from(exact as f32);
             let error = (f64::from(found) - exact).abs() / unit;
-            assert!(
-                error <= 2.0,
-                "{} exp({x}) = {found}, {error} units off",
-                cpu.name()
-            );
+            assert!(error <= 2.0, "{} exp({x}) = {found}, {error} units off", cpu.name());
         }
     }
 }
