@@ -69,17 +69,12 @@ fn random(seed: &mut u64) -> u32 {
     (*seed >> 33) as u32
 }
 
-/// Numbers between -1 and 1 on a cache line's boundary, as rows are in training.
-fn numbers<T: Element>(len: usize) -> &'static mut [T] {
+/// Numbers between -1 and 1, aligned as in training.
+fn numbers<T: Element>(len: usize) -> AlignedVec<T> {
     let mut seed = len as u64;
-    let mut number = || T::from_f32(random(&mut seed) as f32 / (1u32 << 30) as f32 - 1.0);
-    let pattern: Vec<T> = (0..len.min(1 << 16)).map(|_| number()).collect();
-    let padding = 64 / size_of::<T>();
-    let all = vec![T::default(); len + padding].leak();
-    let aligned = all.as_ptr().align_offset(64);
-    let numbers = &mut all[aligned..][..len];
-    for part in numbers.chunks_mut(1 << 16) {
-        part.copy_from_slice(&pattern[..part.len()]);
+    let mut numbers = AlignedVec::zeroed(len);
+    for x in &mut *numbers {
+        *x = T::from_f32(random(&mut seed) as f32 / (1u32 << 30) as f32 - 1.0);
     }
     numbers
 }
@@ -108,9 +103,9 @@ fn main() {
 
 fn pairs<T: Element>(table: &Table) {
     const CLASSES: usize = 256;
-    let classes: &[T] = numbers(CLASSES * DIM);
-    let rows: &[f32] = numbers(EXAMPLES * DIM);
-    let d_rows: &mut [f32] = numbers(EXAMPLES * DIM);
+    let classes: &[T] = &numbers(CLASSES * DIM);
+    let rows: &[f32] = &numbers(EXAMPLES * DIM);
+    let d_rows: &mut [f32] = &mut numbers(EXAMPLES * DIM);
     let entries: Vec<u32> = list(CLASSES * LIST, EXAMPLES).iter().map(|e| e << FLAG_BITS).collect();
     let g: Vec<f32> = numbers::<f32>(LIST).iter().map(|x| x * 1e-6).collect();
     let mut out = vec![0.0; LIST];
@@ -120,8 +115,8 @@ fn pairs<T: Element>(table: &Table) {
         table.row(&format!("gather_dot {} x{len}", T::NAME), CLASSES * len, |cpu| {
             for (class, entries) in lists() {
                 match cpu {
-                    Some(cpu) => gather_dot(cpu, class, &rows, entries, &mut out[..len]),
-                    None => reference::gather_dot(class, &rows, entries, &mut out[..len]),
+                    Some(cpu) => gather_dot(cpu, class, rows, entries, &mut out[..len]),
+                    None => reference::gather_dot(class, rows, entries, &mut out[..len]),
                 }
             }
             black_box(&mut out);
@@ -130,22 +125,23 @@ fn pairs<T: Element>(table: &Table) {
             for (class, entries) in lists() {
                 let g = &g[..len];
                 match cpu {
-                    Some(cpu) => backward_row(cpu, class, &rows, d_rows, entries, g, &mut grad),
-                    None => reference::backward_row(class, &rows, d_rows, entries, g, &mut grad),
+                    Some(cpu) => backward_row(cpu, class, rows, d_rows, entries, g, &mut grad),
+                    None => reference::backward_row(class, rows, d_rows, entries, g, &mut grad),
                 }
             }
             black_box(&mut grad);
         });
     }
-    let mut state: [&mut [T]; 3] = [numbers(CLASSES * DIM), numbers(CLASSES * DIM), numbers(CLASSES * DIM)];
+    let mut state: [&mut [T]; 3] =
+        [&mut numbers(CLASSES * DIM), &mut numbers(CLASSES * DIM), &mut numbers(CLASSES * DIM)];
     state[2].fill(T::from_f32(0.1));
-    let grads: &[f32] = numbers(DIM);
+    let grads: &[f32] = &numbers(DIM);
     table.row(&format!("adam_row {} near", T::NAME), CLASSES, |cpu| {
         for i in 0..CLASSES {
             let [w, m, v] = state.each_mut().map(|x| &mut x[i * DIM..][..DIM]);
             match cpu {
-                Some(cpu) => adam_row(cpu, &STEP, &grads, w, m, v, i as u64),
-                None => reference::adam_row(&STEP, &grads, w, m, v, i as u64),
+                Some(cpu) => adam_row(cpu, &STEP, grads, w, m, v, i as u64),
+                None => reference::adam_row(&STEP, grads, w, m, v, i as u64),
             }
         }
     });
@@ -153,10 +149,10 @@ fn pairs<T: Element>(table: &Table) {
 
 fn far_rows<T: Element>(table: &Table) {
     let count = (256 << 20) / size_of::<T>() / DIM;
-    let rows: &[T] = numbers(count * DIM);
+    let rows: &[T] = &numbers(count * DIM);
     let ids = list(1 << 12, count);
-    let weights: &[f32] = numbers(64);
-    let out: &mut [f32] = numbers(DIM);
+    let weights: &[f32] = &numbers(64);
+    let out: &mut [f32] = &mut numbers(DIM);
     table.row(&format!("sum_rows {} far", T::NAME), ids.len(), |cpu| {
         for ids in ids.chunks_exact(64) {
             match cpu {
@@ -176,21 +172,22 @@ fn far_rows<T: Element>(table: &Table) {
         }
         black_box(&out);
     });
-    let mut state: [&mut [T]; 3] = [numbers(count * DIM), numbers(count * DIM), numbers(count * DIM)];
+    let mut state: [&mut [T]; 3] =
+        [&mut numbers(count * DIM), &mut numbers(count * DIM), &mut numbers(count * DIM)];
     state[2].fill(T::from_f32(0.1));
-    let grads: &[f32] = numbers(DIM);
+    let grads: &[f32] = &numbers(DIM);
     let ids: Vec<usize> = list(1 << 12, count).iter().map(|&id| id as usize * DIM).collect();
     table.row(&format!("adam_row {} far", T::NAME), ids.len(), |cpu| {
         for (i, &at) in ids.iter().enumerate() {
-            if let Some(&ahead) = ids.get(i + 2) {
+            if let Some(&ahead) = ids.get(i + 4) {
                 for rows in &state {
                     prefetch_row(&rows[ahead..][..DIM]);
                 }
             }
             let [w, m, v] = state.each_mut().map(|x| &mut x[at..][..DIM]);
             match cpu {
-                Some(cpu) => adam_row(cpu, &STEP, &grads, w, m, v, 1),
-                None => reference::adam_row(&STEP, &grads, w, m, v, 1),
+                Some(cpu) => adam_row(cpu, &STEP, grads, w, m, v, 1),
+                None => reference::adam_row(&STEP, grads, w, m, v, 1),
             }
         }
     });
@@ -198,9 +195,9 @@ fn far_rows<T: Element>(table: &Table) {
 
 /// A code is K = 6 bins of 8 of one vector; 50 tables.
 fn hashes(table: &Table) {
-    let rows: &[f32] = numbers(LANES * DIM);
+    let rows: &[f32] = &numbers(LANES * DIM);
     let rows: [&[f32]; LANES] = std::array::from_fn(|r| &rows[r * DIM..][..DIM]);
-    let transposed: &mut [f32] = numbers(DIM * LANES);
+    let transposed: &mut [f32] = &mut numbers(DIM * LANES);
     table.row("transpose_rows", LANES, |cpu| match cpu {
         Some(cpu) => transpose_rows(cpu, &rows, DIM, transposed),
         None => reference::transpose_rows(&rows, DIM, transposed),
@@ -208,21 +205,21 @@ fn hashes(table: &Table) {
     let dims = list(50 * 6 * 8, DIM);
     let mut codes = vec![0; 50 * LANES];
     table.row("dwta_codes", codes.len(), |cpu| match cpu {
-        Some(cpu) => dwta_codes(cpu, &transposed, &dims, 8, 6, 3, &mut codes),
-        None => reference::dwta_codes(&transposed, &dims, 8, 6, 3, &mut codes),
+        Some(cpu) => dwta_codes(cpu, transposed, &dims, 8, 6, 3, &mut codes),
+        None => reference::dwta_codes(transposed, &dims, 8, 6, 3, &mut codes),
     });
 }
 
 fn softmax(table: &Table) {
     const LEN: usize = 4096;
     let entries: Vec<u32> = list(LEN, EXAMPLES).iter().map(|e| e << FLAG_BITS).collect();
-    let scores: &[f32] = numbers(LEN);
-    let work: &mut [f32] = numbers(LEN);
+    let scores: &[f32] = &numbers(LEN);
+    let work: &mut [f32] = &mut numbers(LEN);
     let mut max = vec![f32::NEG_INFINITY; EXAMPLES];
     let mut sum = vec![0.0; EXAMPLES];
     table.row("scatter_max", LEN, |cpu| match cpu {
-        Some(cpu) => scatter_max(cpu, &scores, &entries, &mut max),
-        None => reference::scatter_max(&scores, &entries, &mut max),
+        Some(cpu) => scatter_max(cpu, scores, &entries, &mut max),
+        None => reference::scatter_max(scores, &entries, &mut max),
     });
     max.fill(1.0);
     table.row("scatter_exp", LEN, |cpu| {
@@ -248,8 +245,8 @@ fn softmax(table: &Table) {
         table.row(name, LEN, |cpu| {
             found.clear();
             match cpu {
-                Some(cpu) => indices_above(cpu, &scores, threshold, &mut found),
-                None => reference::indices_above(&scores, threshold, &mut found),
+                Some(cpu) => indices_above(cpu, scores, threshold, &mut found),
+                None => reference::indices_above(scores, threshold, &mut found),
             }
         });
     }
@@ -260,7 +257,7 @@ fn products(table: &Table) {
     if !"gemm".contains(&table.filter) {
         return;
     }
-    let far: &[f32] = numbers(16 << 20);
+    let far: &[f32] = &numbers(16 << 20);
     for cpu in Cpu::available() {
         let iterations = 10_000;
         let peak = (iterations * FLOPS_PER_ITERATION) as f64
@@ -274,16 +271,12 @@ fn products(table: &Table) {
             })
             / 1e9;
         println!("{}: peak {peak:.1} GFLOP/s, reads {bandwidth:.1} GB/s", cpu.name());
-        for [m, n, k] in
-            [[512, 256, 128], [512, 128, 256], [256, 128, 512], [1000, 1000, 128], [1000, 128, 1000]]
-        {
-            let turned = |name: &str, a_turned, b_turned| {
-                product::<f32>(&format!("f32 {name}"), cpu, [m, n, k], a_turned, b_turned, peak);
-                product::<bf16>(&format!("bf16 {name}"), cpu, [m, n, k], a_turned, b_turned, peak);
-            };
-            turned("a b", false, false);
-            turned("aᵀ b", true, false);
-            turned("a bᵀ", false, true);
+        // Scores, gradients of classes, gradients of embeddings; then larger.
+        for [m, n, k] in [[512, 256, 128], [512, 128, 256], [256, 128, 512], [1000, 1000, 128]] {
+            product::<f32>("f32 a b", cpu, [m, n, k], false, false, peak);
+            product::<f32>("f32 aᵀ b", cpu, [m, n, k], true, false, peak);
+            product::<f32>("f32 a bᵀ", cpu, [m, n, k], false, true, peak);
+            product::<bf16>("bf16 a b", cpu, [m, n, k], false, false, peak);
         }
     }
 }
@@ -296,9 +289,9 @@ fn product<A: Element>(
     b_turned: bool,
     peak: f64,
 ) {
-    let a: &[A] = numbers(m * k);
-    let b: &[f32] = numbers(k * n);
-    let c: &mut [f32] = numbers(m * n);
+    let a: &[A] = &numbers(m * k);
+    let b: &[f32] = &numbers(k * n);
+    let c: &mut [f32] = &mut numbers(m * n);
     let strides = |rows: usize, columns: usize, turned| if turned { (1, rows) } else { (columns, 1) };
     let (row_stride, column_stride) = strides(m, k, a_turned);
     let a = Strided { data: a, row_stride, column_stride };

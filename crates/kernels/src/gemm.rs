@@ -11,10 +11,8 @@
 
 use std::cell::RefCell;
 
-use bytemuck::{Pod, Zeroable};
-
 use crate::simd::{Simd, dispatch, load};
-use crate::{Cpu, Element, LANES};
+use crate::{AlignedVec, Cpu, Element, LANES};
 
 /// A strided view of a matrix operand for [`gemm`]: element `(i, j)` is
 /// `data[i * row_stride + j * column_stride]`.
@@ -36,18 +34,16 @@ const BLOCK_ROWS: usize = 144;
 /// Vectors of `b`'s columns packed at once, a multiple of every tile's: 256 KiB.
 const BLOCK_VECTORS: usize = 32;
 
-/// A cache line, so that packed vectors never straddle two.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Line([f32; LANES]);
-
 struct Scratch {
-    a: Vec<Line>,
-    b: Vec<Line>,
+    a: AlignedVec<f32>,
+    b: AlignedVec<f32>,
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { a: Vec::new(), b: Vec::new() }) };
+    static SCRATCH: RefCell<Scratch> = RefCell::new(Scratch {
+        a: AlignedVec::zeroed(BLOCK_ROWS * DEPTH),
+        b: AlignedVec::zeroed(BLOCK_VECTORS * LANES * DEPTH),
+    });
 }
 
 /// `c += a · b`: `a` is `m × k` and `b` is `k × n`, both with any strides
@@ -71,10 +67,6 @@ pub fn gemm<A: Element, B: Element>(
     let c = &mut c[..(m - 1) * c_stride + n];
     // The closure must do no arithmetic: it is not compiled for the CPU's level.
     SCRATCH.with_borrow_mut(|scratch| {
-        if scratch.a.is_empty() {
-            scratch.a = vec![Line::zeroed(); BLOCK_ROWS * DEPTH / LANES];
-            scratch.b = vec![Line::zeroed(); BLOCK_VECTORS * DEPTH];
-        }
         gemm_blocks(cpu, [m, n, k], a, b, c, c_stride, scratch);
     });
 }
@@ -120,8 +112,8 @@ fn tiled<S: Simd, A: Element, B: Element, const ROWS: usize, const VECTORS: usiz
     scratch: &mut Scratch,
 ) {
     let width = VECTORS * LANES;
-    let packed_a: &mut [f32] = bytemuck::cast_slice_mut(&mut scratch.a);
-    let packed_b: &mut [f32] = bytemuck::cast_slice_mut(&mut scratch.b);
+    let packed_a: &mut [f32] = &mut scratch.a;
+    let packed_b: &mut [f32] = &mut scratch.b;
     for p in (0..k).step_by(DEPTH) {
         let depth = DEPTH.min(k - p);
         for j in (0..n).step_by(BLOCK_VECTORS * LANES) {

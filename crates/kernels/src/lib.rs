@@ -4,13 +4,16 @@
 //! another as fast as this CPU can?* It knows nothing of classes, examples or
 //! training. Every kernel is a safe function that checks its slices, takes a
 //! [`Cpu`] value saying which instructions may be used, and has a scalar twin
-//! in [`reference`] that tests compare it to.
+//! in [`mod@reference`] that tests compare it to.
 //!
 //! Rows are padded with zeroes to a multiple of [`LANES`] floats, so kernels
 //! never meet a ragged end; padding stays zero because its gradient is zero.
+//! Rows may lie anywhere, but the kernels on rows are two to three times faster
+//! where they begin on a cache line, as in an [`AlignedVec`].
 //! Slices of wrong lengths and indices out of bounds panic: they are mistakes
 //! of the caller, never of the user's data.
 
+mod aligned;
 mod cpu;
 mod element;
 mod gemm;
@@ -22,6 +25,7 @@ mod select;
 mod simd;
 mod softmax;
 
+pub use aligned::AlignedVec;
 pub use cpu::{Cpu, CpuError};
 pub use element::{Element, bf16};
 pub use gemm::{Strided, gemm};
@@ -89,8 +93,8 @@ dispatch! {
         grad: &mut [f32],
     ) = rows::backward_row;
 
-    /// One Adam step of a row. `noise` seeds the stochastic rounding of bf16
-    /// storage and is ignored for f32.
+    /// One Adam step of a row, of any length. `noise` seeds the stochastic
+    /// rounding of bf16 storage and is ignored for f32.
     pub fn adam_row<T: Element>(
         step: &AdamStep,
         grad: &[f32],

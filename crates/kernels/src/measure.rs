@@ -11,7 +11,9 @@ pub const FLOPS_PER_ITERATION: usize = 24 * LANES * 2;
 dispatch! {
     /// Independent multiply-adds on registers alone: timing it gives the peak
     /// rate of one core, [`FLOPS_PER_ITERATION`] · `iterations` / time. The
-    /// result means nothing, but must be used, lest the loop be left out.
+    /// result means nothing, but must be used, lest the loop be left out. At
+    /// the portable level it is what the compiler makes of the loop, and no
+    /// upper limit.
     pub fn fma_burst(iterations: usize) -> f32 = burst;
 
     /// The sum of all numbers, read front to back: timing it on an array much
@@ -26,7 +28,7 @@ fn burst<S: Simd>(simd: S, iterations: usize) -> f32 {
     match S::REGISTERS {
         32 => burst_of::<S, 12>(simd, iterations),
         8 => burst_of::<S, 6>(simd, iterations),
-        _ => burst_of::<S, 2>(simd, iterations),
+        _ => burst_of::<S, 3>(simd, iterations),
     }
 }
 

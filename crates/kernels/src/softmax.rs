@@ -2,7 +2,7 @@
 //! examples: O(scores), a vector at a time, with an exponential of our own.
 
 use crate::rows::example;
-use crate::simd::Simd;
+use crate::simd::{Simd, filled};
 use crate::{FLAG_BITS, LANES};
 
 /// Below this the result would lack digits or be zero: it becomes zero.
@@ -44,14 +44,6 @@ pub(crate) fn exp<S: Simd>(simd: S, x: S::Floats) -> S::Floats {
 #[inline(always)]
 fn examples<S: Simd>(simd: S, entries: &[u32; LANES]) -> S::Ints {
     simd.shift_right(simd.load_ints(entries), FLAG_BITS)
-}
-
-/// The last entries of a list, fewer than a vector, repeated to fill one.
-#[inline(always)]
-fn filled<T: Copy + Default>(rest: &[T]) -> [T; LANES] {
-    let mut full = [rest.first().copied().unwrap_or_default(); LANES];
-    full[..rest.len()].copy_from_slice(rest);
-    full
 }
 
 #[inline(always)]

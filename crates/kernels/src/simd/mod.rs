@@ -149,6 +149,15 @@ pub(crate) fn vectors_mut<T: Element>(row: &mut [T]) -> &mut [[T; LANES]] {
     vectors
 }
 
+/// The last elements of a list, fewer than a vector, filled up with the first
+/// of them.
+#[inline(always)]
+pub(crate) fn filled<T: Copy + Default>(rest: &[T]) -> [T; LANES] {
+    let mut full = [rest.first().copied().unwrap_or_default(); LANES];
+    full[..rest.len()].copy_from_slice(rest);
+    full
+}
+
 /// Asks for the cache line at `data[at]` to be brought near. Harmless whatever
 /// `at` is.
 #[inline(always)]

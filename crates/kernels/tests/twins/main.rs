@@ -4,6 +4,8 @@
 //! `LOOKALIKE_REQUIRE_CPU=avx512` makes the tests fail, rather than pass
 //! without having tried, where the machine lacks that level.
 
+mod agreement;
+mod aligned;
 mod gemm;
 mod hashing;
 mod levels;

@@ -86,7 +86,7 @@ proptest! {
 
     #[test]
     fn adam_row_is_its_twin(
-        seed: u32, stride in strides(), noise: u64, rate in 0.0_f32..0.1, beta1 in 0.0_f32..1.0,
+        seed: u32, stride in 0_usize..300, noise: u64, rate in 0.0_f32..0.1, beta1 in 0.0_f32..1.0,
     ) {
         let step = AdamStep { rate, beta1, beta2: 0.999, epsilon: 1e-8 };
         let grad: Vec<f32> = numbers(seed.into(), stride);
@@ -111,7 +111,7 @@ proptest! {
     /// With these betas and this rate nothing is rounded before the noise is
     /// added, so that equal noise gives equal bits.
     #[test]
-    fn adam_row_in_bf16_has_the_noise_of_its_twin(seed: u32, stride in strides(), noise: u64) {
+    fn adam_row_in_bf16_has_the_noise_of_its_twin(seed: u32, stride in 0_usize..300, noise: u64) {
         let step = AdamStep { rate: 0.0, beta1: 0.0, beta2: 0.0, epsilon: 1e-8 };
         let grad: Vec<f32> = numbers(seed.into(), stride);
         let zeroes = vec![bf16::ZERO; stride];

@@ -1,0 +1,51 @@
+use lookalike_kernels::{
+    AdamStep, Cpu, Strided, adam_row, backward_row, exp_sum, gather_dot, gemm, sum_rows,
+};
+
+use crate::{entries, levels, numbers};
+
+/// Results of every kernel that adds or multiplies, as bits.
+fn results(cpu: Cpu, stride: usize) -> Vec<u32> {
+    let row: Vec<f32> = numbers(1, stride);
+    let rows: Vec<f32> = numbers(2, 20 * stride);
+    let entries = entries(3, 37, 20);
+    let mut dots = vec![0.0; 37];
+    gather_dot(cpu, &row, &rows, &entries, &mut dots);
+
+    let mut d_rows: Vec<f32> = numbers(4, 20 * stride);
+    let mut grad = vec![0.0; stride];
+    backward_row(cpu, &row, &rows, &mut d_rows, &entries, &dots, &mut grad);
+
+    let ids: Vec<u32> = entries.iter().map(|entry| entry >> 2).collect();
+    let mut sum = row.clone();
+    sum_rows(cpu, &rows, &ids, &dots, &mut sum);
+
+    let step = AdamStep { rate: 0.01, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
+    let mut state = [row.clone(), vec![0.1; stride], vec![0.1; stride]];
+    let [w, m, v] = &mut state;
+    adam_row(cpu, &step, &grad, w, m, v, 1);
+
+    let mut exponentials = dots.clone();
+    let total = exp_sum(cpu, &mut exponentials, 1.0);
+
+    let turned = Strided { data: &rows[..], row_stride: 1, column_stride: stride };
+    let straight = Strided { data: &rows[..], row_stride: stride, column_stride: 1 };
+    let mut product = vec![0.0; stride * stride];
+    gemm(cpu, stride, stride, 20, turned, straight, &mut product, stride);
+
+    let parts = [dots, d_rows, grad, sum, state.concat(), exponentials, vec![total], product];
+    parts.concat().iter().map(|x| x.to_bits()).collect()
+}
+
+/// Levels with a fused multiply-add compute the same, operation by operation:
+/// a model trained on one of them is the model trained on the other.
+#[test]
+fn levels_with_fused_multiply_add_agree_bit_for_bit() {
+    for stride in [16, 128, 208] {
+        let fused = levels().into_iter().filter(|&cpu| cpu != Cpu::portable());
+        let found: Vec<_> = fused.map(|cpu| results(cpu, stride)).collect();
+        for pair in found.windows(2) {
+            assert_eq!(pair[0], pair[1], "stride {stride}");
+        }
+    }
+}
