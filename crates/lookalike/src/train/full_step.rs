@@ -7,11 +7,13 @@
 //! Cost: four products of batch · classes · width multiply-adds, and every row
 //! read twice and written once.
 
-use lookalike_kernels::{Cpu, Element, FLAG_BITS, Strided, gather_scale, gemm, scatter_exp, scatter_max};
+use lookalike_kernels::{
+    AlignedVec, Cpu, Element, FLAG_BITS, Strided, gather_scale, gemm, scatter_exp, scatter_max,
+};
 use rayon::prelude::*;
 
 use super::output_step::{StepContext, for_each_part};
-use super::turnaround::{Part, grow};
+use super::turnaround::{Part, grow, grow_aligned};
 use crate::data::Examples;
 use crate::model::{RowData, Rows, RowsMut, RowsView, with_store};
 use crate::optim::Adam;
@@ -28,7 +30,7 @@ pub struct FullStep {
     parts: Vec<Part>,
     work: Vec<Work>,
     /// Embeddings, a row a dimension.
-    transposed: Vec<f32>,
+    transposed: AlignedVec<f32>,
     /// (class, example) of every true label, sorted.
     truths: Vec<(u32, u32)>,
     /// The entries 0, 1, 2, …: a tile's row has one score an example.
@@ -40,12 +42,12 @@ pub struct FullStep {
 
 #[derive(Debug, Default)]
 struct Work {
-    scores: Vec<f32>,
+    scores: AlignedVec<f32>,
     tile_max: Vec<f32>,
     max: Vec<f32>,
     sum: Vec<f32>,
-    grads: Vec<f32>,
-    d_embeddings: Vec<f32>,
+    grads: AlignedVec<f32>,
+    d_embeddings: AlignedVec<f32>,
     loss: f64,
 }
 
@@ -63,14 +65,21 @@ struct Batch<'a> {
 
 impl Batch<'_> {
     /// Scores of a tile of classes: a row a class, a column an example.
-    fn scores<T: Element>(&self, w: &[T], bias: &[f32], scores: &mut Vec<f32>) {
-        grow(scores, bias.len() * self.examples);
+    fn scores<'s, T: Element>(
+        &self,
+        w: &[T],
+        bias: &[f32],
+        buffer: &'s mut AlignedVec<f32>,
+    ) -> &'s mut [f32] {
+        grow_aligned(buffer, TILE * self.examples);
+        let scores = &mut buffer[..bias.len() * self.examples];
         for (row, &bias) in scores.chunks_exact_mut(self.examples).zip(bias) {
             row.fill(bias);
         }
         let a = Strided { data: w, row_stride: self.stride, column_stride: 1 };
         let b = Strided { data: self.transposed, row_stride: self.examples, column_stride: 1 };
         gemm(self.cpu, bias.len(), self.examples, self.dim, a, b, scores, self.examples);
+        scores
     }
 
     /// The true labels that fall in a range of classes.
@@ -147,7 +156,7 @@ impl FullStep {
         self.work.resize_with(num_parts.max(self.work.len()), Work::default);
 
         let n = batch.len();
-        grow(&mut self.transposed, embeddings.dim * n);
+        grow_aligned(&mut self.transposed, embeddings.dim * n);
         for (example, row) in rows.chunks_exact(embeddings.stride).enumerate() {
             for (dimension, &x) in row[..embeddings.dim].iter().enumerate() {
                 self.transposed[dimension * n + example] = x;
@@ -185,14 +194,14 @@ impl Work {
         for first in (part.first_key..end).step_by(TILE) {
             let classes = first..end.min(first + TILE);
             let rows = &w[first * batch.stride..classes.end * batch.stride];
-            batch.scores(rows, &bias[classes.clone()], &mut self.scores);
+            let scores = batch.scores(rows, &bias[classes.clone()], &mut self.scores);
             for &(class, example) in batch.truths_in(classes.clone()) {
-                let score = self.scores[(class as usize - first) * batch.examples + example as usize];
+                let score = scores[(class as usize - first) * batch.examples + example as usize];
                 self.loss -= f64::from(target[example as usize] * score);
             }
             self.tile_max.clear();
             self.tile_max.extend_from_slice(&self.max);
-            for row in self.scores.chunks_exact(batch.examples) {
+            for row in scores.chunks_exact(batch.examples) {
                 scatter_max(batch.cpu, row, batch.entries, &mut self.tile_max);
             }
             // The running sum is rescaled to the new maximum.
@@ -200,7 +209,7 @@ impl Work {
                 *sum *= (*old - new).exp();
                 *old = *new;
             }
-            for row in self.scores.chunks_exact_mut(batch.examples) {
+            for row in scores.chunks_exact_mut(batch.examples) {
                 scatter_exp(batch.cpu, row, batch.entries, &self.max, &mut self.sum);
             }
         }
@@ -218,13 +227,14 @@ impl Work {
     ) {
         let (stride, n) = (batch.stride, batch.examples);
         let scale = 1.0 / n as f32;
-        self.d_embeddings.clear();
-        grow(&mut self.d_embeddings, n * stride);
+        grow_aligned(&mut self.d_embeddings, n * stride);
+        self.d_embeddings[..n * stride].fill(0.0);
+        grow_aligned(&mut self.grads, TILE * stride);
         for first in (0..part.num_keys).step_by(TILE) {
             let classes = first..part.num_keys.min(first + TILE);
             let w = &rows.w[first * stride..classes.end * stride];
-            batch.scores(w, &rows.bias.w[classes.clone()], &mut self.scores);
-            for row in self.scores.chunks_exact_mut(n) {
+            let scores = batch.scores(w, &rows.bias.w[classes.clone()], &mut self.scores);
+            for row in scores.chunks_exact_mut(n) {
                 // The sum is known already; here it is only a by-product.
                 scatter_exp(batch.cpu, row, batch.entries, max, &mut self.sum);
                 gather_scale(batch.cpu, row, batch.entries, factor);
@@ -232,22 +242,22 @@ impl Work {
             let global = part.first_key + classes.start..part.first_key + classes.end;
             for &(class, example) in batch.truths_in(global.clone()) {
                 let at = (class as usize - global.start) * n + example as usize;
-                self.scores[at] -= target[example as usize] * scale;
+                scores[at] -= target[example as usize] * scale;
             }
-            self.grads.clear();
-            grow(&mut self.grads, classes.len() * stride);
-            let by_class = Strided { data: &self.scores[..], row_stride: n, column_stride: 1 };
+            let grads = &mut self.grads[..classes.len() * stride];
+            grads.fill(0.0);
+            let by_class = Strided { data: &*scores, row_stride: n, column_stride: 1 };
             let embeddings = Strided { data: batch.embeddings, row_stride: stride, column_stride: 1 };
-            gemm(batch.cpu, classes.len(), stride, n, by_class, embeddings, &mut self.grads, stride);
-            let by_example = Strided { data: &self.scores[..], row_stride: 1, column_stride: n };
+            gemm(batch.cpu, classes.len(), stride, n, by_class, embeddings, grads, stride);
+            let by_example = Strided { data: &*scores, row_stride: 1, column_stride: n };
             let w = Strided { data: w, row_stride: stride, column_stride: 1 };
             gemm(batch.cpu, n, stride, classes.len(), by_example, w, &mut self.d_embeddings, stride);
             for class in classes.clone() {
                 let local = class - first;
                 let noise =
                     mix(context.seed, Stream::Round, context.iteration, (part.first_key + class) as u64);
-                rows.update(batch.cpu, class, adam, &self.grads[local * stride..][..stride], noise);
-                let bias_grad = self.scores[local * n..][..n].iter().sum();
+                rows.update(batch.cpu, class, adam, &grads[local * stride..][..stride], noise);
+                let bias_grad = scores[local * n..][..n].iter().sum();
                 rows.bias.update(class, adam, bias_grad);
             }
         }

@@ -6,7 +6,7 @@
 
 use lookalike_kernels::{Element, sum_rows};
 
-use super::output_step::{StepContext, for_each_part};
+use super::output_step::{PREFETCH_AHEAD, StepContext, for_each_part};
 use super::turnaround::{Pairs, Turnaround, grow};
 use crate::data::Examples;
 use crate::model::{Network, Rows, RowsMut, with_store};
@@ -96,7 +96,10 @@ impl InputStep {
         let (example_of, values) = (&self.example_of, &self.values);
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
             grow(&mut work.grad, rows.stride);
-            for (local, range) in part.groups() {
+            for (i, (local, range)) in part.groups().enumerate() {
+                if let Some(ahead) = part.groups.get(i + PREFETCH_AHEAD) {
+                    rows.prefetch(ahead.local_key as usize);
+                }
                 work.ids.clear();
                 work.weights.clear();
                 for &place in &part.entries[range] {

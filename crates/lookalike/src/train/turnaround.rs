@@ -18,6 +18,7 @@
 //!
 //! Cost: O(pairs) time and 8 bytes a pair; buffers are kept between batches.
 
+use lookalike_kernels::AlignedVec;
 use rayon::prelude::*;
 
 /// Parts a batch is cut into; more than any machine we expect has threads.
@@ -281,6 +282,13 @@ pub(crate) fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
         buffer.reserve_exact(len + len / 4 + 64);
     }
     buffer.resize(len, T::default());
+}
+
+/// At least `len` numbers that begin on a cache line; what they are is left open.
+pub(crate) fn grow_aligned(buffer: &mut AlignedVec<f32>, len: usize) {
+    if buffer.len() < len {
+        *buffer = AlignedVec::zeroed(len);
+    }
 }
 
 #[cfg(test)]
