@@ -188,7 +188,6 @@ fn check_ids(
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::data::Dataset;
 
     fn lawful() -> Dataset {
