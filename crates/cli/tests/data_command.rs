@@ -60,66 +60,28 @@ fn generate_look_pack_split_and_even_out() {
     assert_eq!(names(&folder.join("made")), ["test.txt", "train.txt"]);
 
     let table = succeed(folder, &["data", "stats", "made/train.txt"]);
-    assert!(
-        table.contains("examples") && table.contains("2,000"),
-        "{table}"
-    );
+    assert!(table.contains("examples") && table.contains("2,000"), "{table}");
     let json = succeed(folder, &["data", "stats", "made/train.txt", "--json"]);
-    assert!(
-        json.starts_with("{\"examples\":2000,\"features\":900,\"classes\":200,"),
-        "{json}"
-    );
+    assert!(json.starts_with("{\"examples\":2000,\"features\":900,\"classes\":200,"), "{json}");
     assert_eq!(json.lines().count(), 1);
 
-    succeed(
-        folder,
-        &["data", "pack", "made/train.txt", "--out", "train.lkp"],
-    );
-    assert_eq!(
-        succeed(folder, &["data", "stats", "train.lkp", "--json"]),
-        json
-    );
+    succeed(folder, &["data", "pack", "made/train.txt", "--out", "train.lkp"]);
+    assert_eq!(succeed(folder, &["data", "stats", "train.lkp", "--json"]), json);
 
     succeed(
         folder,
-        &[
-            "data",
-            "split",
-            "train.lkp",
-            "--test-fraction",
-            "0.25",
-            "--seed",
-            "3",
-            "--out",
-            "parts",
-        ],
+        &["data", "split", "train.lkp", "--test-fraction", "0.25", "--seed", "3", "--out", "parts"],
     );
     let part = succeed(folder, &["data", "stats", "parts/test.txt", "--json"]);
     assert!(part.starts_with("{\"examples\":500,"), "{part}");
 
     succeed(
         folder,
-        &[
-            "data",
-            "uniform",
-            "made/train.txt",
-            "--test",
-            "made/test.txt",
-            "--cap",
-            "8",
-            "--out",
-            "even",
-        ],
+        &["data", "uniform", "made/train.txt", "--test", "made/test.txt", "--cap", "8", "--out", "even"],
     );
-    assert_eq!(
-        names(&folder.join("even")),
-        ["classes.txt", "test.txt", "train.txt"]
-    );
+    assert_eq!(names(&folder.join("even")), ["classes.txt", "test.txt", "train.txt"]);
     let even = succeed(folder, &["data", "stats", "even/train.txt", "--json"]);
-    let classes = std::fs::read_to_string(folder.join("even/classes.txt"))
-        .unwrap()
-        .lines()
-        .count();
+    let classes = std::fs::read_to_string(folder.join("even/classes.txt")).unwrap().lines().count();
     assert!(even.contains(&format!("\"classes\":{classes},")), "{even}");
     assert!(!even.contains("\"at_least\":16"), "{even}");
 }
@@ -148,10 +110,7 @@ fn bad_input_gives_one_message_and_no_file() {
         &["data", "uniform", "bad.txt", "--out", "even"],
     ] {
         let message = refuse(folder, command);
-        assert!(
-            message.contains("bad.txt, line 2, column 5: found `nan`"),
-            "{message}"
-        );
+        assert!(message.contains("bad.txt, line 2, column 5: found `nan`"), "{message}");
         assert_eq!(message.lines().count(), 1, "{message}");
         assert_eq!(names(folder), ["bad.txt"]);
     }
@@ -159,17 +118,10 @@ fn bad_input_gives_one_message_and_no_file() {
     assert_eq!(output.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&output.stderr).contains("1 rows were skipped"));
     assert!(
-        refuse(folder, &["data", "stats", "absent.txt"])
-            .contains("absent.txt: expected a readable file")
+        refuse(folder, &["data", "stats", "absent.txt"]).contains("absent.txt: expected a readable file")
     );
-    refuse(
-        folder,
-        &["data", "synth", "--classes", "0", "--out", "made"],
-    );
-    refuse(
-        folder,
-        &["data", "synth", "--preset", "imagenet", "--out", "made"],
-    );
+    refuse(folder, &["data", "synth", "--classes", "0", "--out", "made"]);
+    refuse(folder, &["data", "synth", "--preset", "imagenet", "--out", "made"]);
     assert_eq!(names(folder), ["bad.txt"]);
 }
 

@@ -25,21 +25,10 @@ fn main() {
     println!("{:.1} MB of text", text.len() as f64 / 1e6);
     println!("{:<34}{:>10}{:>10}", "", "MB/s", "of copy");
     for threads in [1, 2] {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .expect("a thread pool");
-        let parse = || {
-            drop(black_box(
-                xc::parse("bench", &text, &ReadOptions::default()).expect("good text"),
-            ))
-        };
-        report(
-            &format!("parse text, {threads} thread(s)"),
-            text.len(),
-            &text,
-            || pool.install(parse),
-        );
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a thread pool");
+        let parse =
+            || drop(black_box(xc::parse("bench", &text, &ReadOptions::default()).expect("good text")));
+        report(&format!("parse text, {threads} thread(s)"), text.len(), &text, || pool.install(parse));
     }
     let (data, _) = xc::parse("bench", &text, &ReadOptions::default()).expect("good text");
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -49,21 +38,12 @@ fn main() {
     let seconds = report("open packed and check its law", length, &text, || {
         drop(black_box(Packed::open(&path).expect("a packed file")));
     });
-    println!(
-        "packed: {:.1} MB, open in {:.1} ms",
-        length as f64 / 1e6,
-        seconds * 1e3
-    );
+    println!("packed: {:.1} MB, open in {:.1} ms", length as f64 / 1e6, seconds * 1e3);
 }
 
 fn generated_text() -> Vec<u8> {
     let preset = SynthOptions::preset("amazon-670k").expect("a known preset");
-    let (data, _) = synth(&SynthOptions {
-        train: 60_000,
-        test: 0,
-        ..preset
-    })
-    .expect("a possible shape");
+    let (data, _) = synth(&SynthOptions { train: 60_000, test: 0, ..preset }).expect("a possible shape");
     let mut text = Vec::new();
     to_text(data.view(), &mut text).expect("memory takes everything");
     text
@@ -81,14 +61,8 @@ fn report(name: &str, bytes: usize, text: &[u8], mut work: impl FnMut()) -> f64 
         }));
     }
     let (time, copy_time) = (median(times), median(copy_times));
-    let (speed, copy_speed) = (
-        bytes as f64 / time / 1e6,
-        text.len() as f64 / copy_time / 1e6,
-    );
-    println!(
-        "{name:<34}{speed:>10.0}{:>9.1}%",
-        100.0 * speed / copy_speed
-    );
+    let (speed, copy_speed) = (bytes as f64 / time / 1e6, text.len() as f64 / copy_time / 1e6);
+    println!("{name:<34}{speed:>10.0}{:>9.1}%", 100.0 * speed / copy_speed);
     time
 }
 

@@ -6,9 +6,7 @@ use std::path::PathBuf;
 use lookalike::data::packed::to_packed;
 use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::data::write::to_text;
-use lookalike::data::{
-    Blocks, DataError, Dataset, Packed, ReadOptions, Source, write_packed, write_text,
-};
+use lookalike::data::{Blocks, DataError, Dataset, Packed, ReadOptions, Source, write_packed, write_text};
 use proptest::prelude::*;
 
 const FEATURES: usize = 50;
@@ -16,9 +14,7 @@ const CLASSES: usize = 30;
 
 fn any_finite() -> impl Strategy<Value = f32> {
     prop_oneof![
-        any::<u32>()
-            .prop_map(f32::from_bits)
-            .prop_filter("finite", |value| value.is_finite()),
+        any::<u32>().prop_map(f32::from_bits).prop_filter("finite", |value| value.is_finite()),
         (0u32..100_000).prop_map(|n| n as f32 / 10_000.0),
     ]
 }
@@ -68,10 +64,7 @@ fn on_disk(bytes: &[u8]) -> OnDisk {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("file");
     std::fs::write(&path, bytes).unwrap();
-    OnDisk {
-        _folder: folder,
-        path,
-    }
+    OnDisk { _folder: folder, path }
 }
 
 fn load(bytes: &[u8]) -> Result<Dataset, DataError> {
@@ -84,12 +77,7 @@ fn load(bytes: &[u8]) -> Result<Dataset, DataError> {
 
 /// Equality to the last bit: `==` would let -0 pass for 0.
 fn same(a: &Dataset, b: &Dataset) -> bool {
-    let bits = |d: &Dataset| {
-        d.feature_values
-            .iter()
-            .map(|v| v.to_bits())
-            .collect::<Vec<_>>()
-    };
+    let bits = |d: &Dataset| d.feature_values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
     a == b && bits(a) == bits(b)
 }
 
@@ -134,12 +122,8 @@ impl Damage {
         match self {
             Self::Set(at, value) => bytes[at % length] = *value,
             Self::Flip(at, bit) => bytes[at % length] ^= 1 << (bit % 8),
-            Self::Remove(at, count) => {
-                drop(bytes.drain(at % length..(at % length + count).min(length)))
-            }
-            Self::Insert(at, new) => {
-                drop(bytes.splice(at % length..at % length, new.iter().copied()))
-            }
+            Self::Remove(at, count) => drop(bytes.drain(at % length..(at % length + count).min(length))),
+            Self::Insert(at, new) => drop(bytes.splice(at % length..at % length, new.iter().copied())),
             Self::Cut(at) => bytes.truncate(at % length),
         }
     }
@@ -147,12 +131,7 @@ impl Damage {
 
 fn any_damage() -> impl Strategy<Value = Vec<Damage>> {
     // Bytes that mean something in one of the formats come more often.
-    let byte = || {
-        prop_oneof![
-            any::<u8>(),
-            prop::sample::select(b" ,:.-\n\r0123456789eE\0\xFF".to_vec())
-        ]
-    };
+    let byte = || prop_oneof![any::<u8>(), prop::sample::select(b" ,:.-\n\r0123456789eE\0\xFF".to_vec())];
     // Headers are short, so small positions come more often too.
     let at = || prop_oneof![any::<usize>(), 0usize..200];
     let one = prop_oneof![

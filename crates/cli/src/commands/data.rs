@@ -197,11 +197,7 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
 fn run_stats(args: &StatsArgs) -> Result<()> {
     let source = load(&args.file, &args.read)?;
     let stats = Stats::of(source.view());
-    let text = if args.json {
-        serde_json::to_string(&stats)? + "\n"
-    } else {
-        stats.to_string()
-    };
+    let text = if args.json { serde_json::to_string(&stats)? + "\n" } else { stats.to_string() };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(())
 }
@@ -219,27 +215,12 @@ fn run_split(args: &SplitArgs) -> Result<()> {
 }
 
 fn run_uniform(args: &UniformArgs) -> Result<()> {
-    let inputs: Vec<&Path> = [Some(&args.train), args.test.as_ref()]
-        .into_iter()
-        .flatten()
-        .map(|p| p.as_path())
-        .collect();
-    let outputs = Outputs::in_folder(
-        &args.out,
-        &["train.txt", "test.txt", "classes.txt"],
-        &inputs,
-    )?;
+    let inputs: Vec<&Path> =
+        [Some(&args.train), args.test.as_ref()].into_iter().flatten().map(|p| p.as_path()).collect();
+    let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt", "classes.txt"], &inputs)?;
     let train = load(&args.train, &args.read)?;
-    let test = args
-        .test
-        .as_ref()
-        .map(|path| load(path, &args.read))
-        .transpose()?;
-    let options = UniformOptions {
-        cap: args.cap,
-        min_count: args.min_count,
-        seed: args.seed,
-    };
+    let test = args.test.as_ref().map(|path| load(path, &args.read)).transpose()?;
+    let options = UniformOptions { cap: args.cap, min_count: args.min_count, seed: args.seed };
     let plan = UniformPlan::new(train.view(), &options)?;
     eprintln!(
         "{} of {} classes are kept, with {} to {} occurrences each",
@@ -252,34 +233,20 @@ fn run_uniform(args: &UniformArgs) -> Result<()> {
     if let Some(test) = test {
         outputs.write_text(1, plan.test_set(test.view()).view())?;
     }
-    outputs.write_with(2, |out| {
-        plan.old_classes
-            .iter()
-            .try_for_each(|class| writeln!(out, "{class}"))
-    })
+    outputs.write_with(2, |out| plan.old_classes.iter().try_for_each(|class| writeln!(out, "{class}")))
 }
 
 fn run_synth(args: &SynthArgs) -> Result<()> {
     let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt"], &[])?;
-    let base = args
-        .preset
-        .as_deref()
-        .and_then(SynthOptions::preset)
-        .unwrap_or_default();
-    let label_skew = if args.uniform_labels {
-        Some(0.0)
-    } else {
-        args.label_skew
-    };
+    let base = args.preset.as_deref().and_then(SynthOptions::preset).unwrap_or_default();
+    let label_skew = if args.uniform_labels { Some(0.0) } else { args.label_skew };
     let (train, test) = synth(&SynthOptions {
         classes: args.classes.unwrap_or(base.classes),
         features: args.features.unwrap_or(base.features),
         train: args.train.unwrap_or(base.train),
         test: args.test.unwrap_or(base.test),
         labels_per_example: args.labels_per_example.unwrap_or(base.labels_per_example),
-        features_per_example: args
-            .features_per_example
-            .unwrap_or(base.features_per_example),
+        features_per_example: args.features_per_example.unwrap_or(base.features_per_example),
         label_skew: label_skew.unwrap_or(base.label_skew),
         noise: args.noise.unwrap_or(base.noise),
         classes_per_cluster: args.classes_per_cluster.unwrap_or(base.classes_per_cluster),
@@ -299,10 +266,7 @@ fn run_pack(args: &PackArgs) -> Result<()> {
 
 /// Reads a data set, and tells on standard error what reading met.
 fn load(path: &Path, read: &ReadArgs) -> Result<Source> {
-    let options = ReadOptions {
-        skip_bad_rows: read.skip_bad_rows,
-        ..Default::default()
-    };
+    let options = ReadOptions { skip_bad_rows: read.skip_bad_rows, ..Default::default() };
     let (source, report) = Source::load(path, &options)?;
     for note in &report.notes {
         eprintln!("note: {note}");
@@ -329,10 +293,7 @@ impl Outputs {
         for file in &files {
             refuse_to_overwrite(file, inputs)?;
         }
-        Ok(Self {
-            folder: folder.to_owned(),
-            files,
-        })
+        Ok(Self { folder: folder.to_owned(), files })
     }
 
     fn write_text(&self, file: usize, examples: Examples<'_>) -> Result<()> {

@@ -75,10 +75,7 @@ impl Blocks {
     fn begin(&self, text: &[u8], report: &mut ReadReport) -> Result<(Start, usize), DataError> {
         let name = &self.stream.name;
         if text.starts_with(MAGIC) {
-            return Err(DataError::Packed {
-                file: name.clone(),
-                problem: PackedProblem::NotPlain,
-            });
+            return Err(DataError::Packed { file: name.clone(), problem: PackedProblem::NotPlain });
         }
         let header = Header::detect(name, text)?;
         let first_row = header.as_ref().map_or(0, |h| h.end);
@@ -98,16 +95,10 @@ impl Blocks {
             }
         };
         let (end, empty_rows) = xc::without_empty_rows_at_end(text, first_row);
-        let mut rows = Rows::parse(
-            text,
-            first_row..end,
-            &start.limits,
-            self.options.skip_bad_rows,
-        );
+        let mut rows = Rows::parse(text, first_row..end, &start.limits, self.options.skip_bad_rows);
         self.report_faults(text, &rows, &mut report)?;
         if rows.count() > 0 {
-            rows.pieces
-                .insert(0, xc::empty_examples(std::mem::take(&mut self.empty_rows)));
+            rows.pieces.insert(0, xc::empty_examples(std::mem::take(&mut self.empty_rows)));
         }
         self.empty_rows += empty_rows;
         self.rows += rows.count();
@@ -120,12 +111,7 @@ impl Blocks {
         Ok((data, report))
     }
 
-    fn report_faults(
-        &self,
-        text: &[u8],
-        rows: &Rows,
-        report: &mut ReadReport,
-    ) -> Result<(), DataError> {
+    fn report_faults(&self, text: &[u8], rows: &Rows, report: &mut ReadReport) -> Result<(), DataError> {
         let mut errors = rows.faults.iter().map(|&fault| {
             let mut error = xc::describe(&self.stream.name, text, fault);
             if let DataError::Row { place, .. } = &mut error {
@@ -150,17 +136,9 @@ impl Blocks {
         rows: &mut Rows,
         report: &mut ReadReport,
     ) -> Result<(), DataError> {
-        let end = Place {
-            file: self.stream.name.clone(),
-            line: self.lines + 1,
-            column: 1,
-        };
+        let end = Place { file: self.stream.name.clone(), line: self.lines + 1, column: 1 };
         let Some(header) = header else {
-            return if self.rows == 0 {
-                Err(DataError::Empty(Place { line: 1, ..end }))
-            } else {
-                Ok(())
-            };
+            return if self.rows == 0 { Err(DataError::Empty(Place { line: 1, ..end })) } else { Ok(()) };
         };
         match header.check_row_count(end, self.rows, self.empty_rows) {
             Ok(missing) => rows.pieces.push(xc::empty_examples(missing)),
@@ -204,18 +182,9 @@ mod tests {
     fn blocks_join_to_what_the_whole_file_gives() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("data");
-        let skip = ReadOptions {
-            skip_bad_rows: true,
-            ..Default::default()
-        };
+        let skip = ReadOptions { skip_bad_rows: true, ..Default::default() };
         let many: String = (0..200_000u32)
-            .map(|i| {
-                if i % 1000 == 9 {
-                    "\n".into()
-                } else {
-                    format!("{} {i}:0.5\n", i % 7)
-                }
-            })
+            .map(|i| if i % 1000 == 9 { "\n".into() } else { format!("{} {i}:0.5\n", i % 7) })
             .collect();
         let mut cases = vec![
             "3 9 9\n1 0:1\n\n2 3:1".to_owned(),
@@ -241,10 +210,7 @@ mod tests {
                         assert!(joined == data && bad_rows == report.bad_rows);
                     }
                     (Err(whole), Err(blocks)) => assert_eq!(whole.to_string(), blocks.to_string()),
-                    (whole, blocks) => panic!(
-                        "{:?}: {whole:?} but {blocks:?}",
-                        &text[..text.len().min(50)]
-                    ),
+                    (whole, blocks) => panic!("{:?}: {whole:?} but {blocks:?}", &text[..text.len().min(50)]),
                 }
             }
         }

@@ -32,21 +32,14 @@ pub struct Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}, line {}, column {}",
-            self.file, self.line, self.column
-        )
+        write!(f, "{}, line {}, column {}", self.file, self.line, self.column)
     }
 }
 
 impl Place {
     /// The line after the last line end of `text`.
     pub(crate) fn end(file: &str, text: &[u8]) -> Self {
-        Self {
-            column: 1,
-            ..Self::of(file, text, text.len())
-        }
+        Self { column: 1, ..Self::of(file, text, text.len()) }
     }
 
     /// The place of byte `offset` of `text`. O(offset): only called for errors.
@@ -78,9 +71,9 @@ impl LimitOf {
             Self::Header => {
                 format!("the header declares {limit} {what}: correct the header or the row")
             }
-            Self::Model => format!(
-                "the model has {limit} {what}: prepare the file with the model's ids, or train on it"
-            ),
+            Self::Model => {
+                format!("the model has {limit} {what}: prepare the file with the model's ids, or train on it")
+            }
             Self::Format => format!("ids have 32 bits: renumber the {what}"),
         }
     }
@@ -153,9 +146,7 @@ pub enum PackedProblem {
     #[error("expected a packed file, found other content: make one with `lookalike data pack`")]
     Magic,
     /// A version this program does not know.
-    #[error(
-        "found format version {found}, expected {expected}: pack the text again with this program"
-    )]
+    #[error("found format version {found}, expected {expected}: pack the text again with this program")]
     Version {
         /// The file's version.
         found: u64,
@@ -176,9 +167,7 @@ pub enum PackedProblem {
         expected: u64,
     },
     /// A section's checksum does not match.
-    #[error(
-        "the section of {section} is damaged (its checksum does not match): copy or pack the file again"
-    )]
+    #[error("the section of {section} is damaged (its checksum does not match): copy or pack the file again")]
     Section {
         /// What the section holds.
         section: &'static str,
@@ -201,9 +190,7 @@ pub enum PackedProblem {
 #[non_exhaustive]
 pub enum DataError {
     /// A file that is missing, a folder, or may not be read.
-    #[error(
-        "{file}: expected a readable file, found: {reason}; check the path and its permissions"
-    )]
+    #[error("{file}: expected a readable file, found: {reason}; check the path and its permissions")]
     Unreadable {
         /// The file.
         file: String,
@@ -211,9 +198,7 @@ pub enum DataError {
         reason: io::Error,
     },
     /// A file that cannot be written.
-    #[error(
-        "{file}: cannot be written: {reason}; check the folder, its permissions and the free space"
-    )]
+    #[error("{file}: cannot be written: {reason}; check the folder, its permissions and the free space")]
     Unwritable {
         /// The file.
         file: String,
@@ -287,10 +272,7 @@ pub(crate) fn excerpt(text: &[u8], at: usize, is_end: impl Fn(u8) -> bool) -> St
     const CHARACTERS_MAX: usize = 40;
     let rest = &text[at.min(text.len())..];
     let window = &rest[..rest.len().min(4 * CHARACTERS_MAX)];
-    let end = window
-        .iter()
-        .position(|&b| is_end(b))
-        .unwrap_or(window.len());
+    let end = window.iter().position(|&b| is_end(b)).unwrap_or(window.len());
     if end == 0 {
         return match rest.first() {
             None | Some(b'\n' | b'\r') => "the end of the line".to_owned(),
@@ -299,15 +281,7 @@ pub(crate) fn excerpt(text: &[u8], at: usize, is_end: impl Fn(u8) -> bool) -> St
         };
     }
     let words = String::from_utf8_lossy(&window[..end]);
-    let shown: String = words
-        .chars()
-        .take(CHARACTERS_MAX)
-        .flat_map(char::escape_debug)
-        .collect();
-    let more = if words.chars().count() > CHARACTERS_MAX || end == 4 * CHARACTERS_MAX {
-        "…"
-    } else {
-        ""
-    };
+    let shown: String = words.chars().take(CHARACTERS_MAX).flat_map(char::escape_debug).collect();
+    let more = if words.chars().count() > CHARACTERS_MAX || end == 4 * CHARACTERS_MAX { "…" } else { "" };
     format!("`{shown}{more}`")
 }

@@ -42,10 +42,7 @@ impl<'a> Examples<'a> {
     /// Ids and values of an example's features.
     pub fn features(&self, example: usize) -> (&'a [u32], &'a [f32]) {
         let range = span(self.feature_offsets, example);
-        (
-            &self.feature_ids[range.clone()],
-            &self.feature_values[range],
-        )
+        (&self.feature_ids[range.clone()], &self.feature_values[range])
     }
 
     /// An example's labels.
@@ -110,10 +107,7 @@ impl Dataset {
         let mut data = Self::empty(examples.num_features, examples.num_classes);
         for &example in chosen {
             let (ids, values) = examples.features(example);
-            data.push(
-                ids.iter().copied().zip(values.iter().copied()),
-                examples.labels(example),
-            );
+            data.push(ids.iter().copied().zip(values.iter().copied()), examples.labels(example));
         }
         data
     }
@@ -127,11 +121,7 @@ impl Dataset {
             feature_values: concat_entries(parts, |part| &part.feature_values),
             label_offsets: concat_offsets(parts, |part| &part.label_offsets),
             label_ids: concat_entries(parts, |part| &part.label_ids),
-            num_features: parts
-                .iter()
-                .map(|part| part.num_features)
-                .max()
-                .unwrap_or(0),
+            num_features: parts.iter().map(|part| part.num_features).max().unwrap_or(0),
             num_classes: parts.iter().map(|part| part.num_classes).max().unwrap_or(0),
         }
     }
@@ -162,9 +152,7 @@ fn concat_entries<T: Copy + Default + Send + Sync>(
         slots.push((slot, pick(part)));
         rest = others;
     }
-    slots
-        .into_par_iter()
-        .for_each(|(slot, entries)| slot.copy_from_slice(entries));
+    slots.into_par_iter().for_each(|(slot, entries)| slot.copy_from_slice(entries));
     all
 }
 

@@ -48,9 +48,7 @@ pub enum BrokenLaw {
         limit: usize,
     },
     /// Ids that repeat or fall within an example.
-    #[error(
-        "example {example}: found {what} {found} out of order, expected ascending and distinct ids"
-    )]
+    #[error("example {example}: found {what} {found} out of order, expected ascending and distinct ids")]
     Order {
         /// `feature` or `label`.
         what: &'static str,
@@ -75,21 +73,9 @@ const BLOCK: usize = 4096;
 impl Examples<'_> {
     /// Checks the law; the first example that breaks it is named.
     pub fn check_law(&self) -> Result<(), BrokenLaw> {
-        same_length(
-            "feature values",
-            self.feature_values.len(),
-            self.feature_ids.len() as u64,
-        )?;
-        same_length(
-            "label offsets",
-            self.label_offsets.len(),
-            self.feature_offsets.len() as u64,
-        )?;
-        check_offsets(
-            "feature offset",
-            self.feature_offsets,
-            self.feature_ids.len(),
-        )?;
+        same_length("feature values", self.feature_values.len(), self.feature_ids.len() as u64)?;
+        same_length("label offsets", self.label_offsets.len(), self.feature_offsets.len() as u64)?;
+        check_offsets("feature offset", self.feature_offsets, self.feature_ids.len())?;
         check_offsets("label offset", self.label_offsets, self.label_ids.len())?;
         let blocks = self.len().div_ceil(BLOCK);
         first_error(blocks, |block| {
@@ -98,10 +84,7 @@ impl Examples<'_> {
                 check_ids("feature", example, features, self.num_features)?;
                 check_ids("label", example, self.labels(example), self.num_classes)?;
                 if let Some(i) = values.iter().position(|v| !v.is_finite()) {
-                    return Err(BrokenLaw::NotFinite {
-                        example,
-                        feature: features[i],
-                    });
+                    return Err(BrokenLaw::NotFinite { example, feature: features[i] });
                 }
             }
             Ok(())
@@ -114,10 +97,7 @@ fn first_error(
     blocks: usize,
     check: impl Fn(usize) -> Result<(), BrokenLaw> + Sync,
 ) -> Result<(), BrokenLaw> {
-    match (0..blocks)
-        .into_par_iter()
-        .find_map_first(|block| check(block).err())
-    {
+    match (0..blocks).into_par_iter().find_map_first(|block| check(block).err()) {
         Some(error) => Err(error),
         None => Ok(()),
     }
@@ -125,15 +105,7 @@ fn first_error(
 
 fn same_length(what: &'static str, found: usize, expected: u64) -> Result<(), BrokenLaw> {
     let found = found as u64;
-    if found == expected {
-        Ok(())
-    } else {
-        Err(BrokenLaw::Lengths {
-            what,
-            found,
-            expected,
-        })
-    }
+    if found == expected { Ok(()) } else { Err(BrokenLaw::Lengths { what, found, expected }) }
 }
 
 fn check_offsets(what: &'static str, offsets: &[u64], entries: usize) -> Result<(), BrokenLaw> {
@@ -143,45 +115,24 @@ fn check_offsets(what: &'static str, offsets: &[u64], entries: usize) -> Result<
             same_length(what, entries, last)?;
         }
         _ => {
-            return Err(BrokenLaw::Lengths {
-                what,
-                found: 0,
-                expected: 1,
-            });
+            return Err(BrokenLaw::Lengths { what, found: 0, expected: 1 });
         }
     }
     match offsets.windows(2).position(|pair| pair[0] > pair[1]) {
-        Some(example) => Err(BrokenLaw::Offsets {
-            what,
-            example,
-            found: offsets[example + 1],
-            at_least: offsets[example],
-        }),
+        Some(example) => {
+            Err(BrokenLaw::Offsets { what, example, found: offsets[example + 1], at_least: offsets[example] })
+        }
         None => Ok(()),
     }
 }
 
-fn check_ids(
-    what: &'static str,
-    example: usize,
-    ids: &[u32],
-    limit: usize,
-) -> Result<(), BrokenLaw> {
+fn check_ids(what: &'static str, example: usize, ids: &[u32], limit: usize) -> Result<(), BrokenLaw> {
     if let Some(pair) = ids.windows(2).find(|pair| pair[0] >= pair[1]) {
-        return Err(BrokenLaw::Order {
-            what,
-            example,
-            found: pair[1],
-        });
+        return Err(BrokenLaw::Order { what, example, found: pair[1] });
     }
     // Ascending, so the last is the largest.
     match ids.last() {
-        Some(&found) if found as usize >= limit => Err(BrokenLaw::Beyond {
-            what,
-            example,
-            found,
-            limit,
-        }),
+        Some(&found) if found as usize >= limit => Err(BrokenLaw::Beyond { what, example, found, limit }),
         _ => Ok(()),
     }
 }

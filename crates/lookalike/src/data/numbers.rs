@@ -9,11 +9,7 @@
 #[inline(always)]
 pub(crate) fn digits(text: &[u8], at: usize) -> (u64, usize) {
     let (value, length) = up_to_eight_digits(text, at);
-    if length < 8 {
-        (value, at + length)
-    } else {
-        more_digits(text, at + 8, value)
-    }
+    if length < 8 { (value, at + length) } else { more_digits(text, at + 8, value) }
 }
 
 #[cold]
@@ -126,17 +122,10 @@ fn exact_quotient(mantissa: u64, decimals: usize) -> Option<f32> {
 #[cold]
 fn slow_number(text: &[u8], at: usize, end: usize) -> Result<(f32, usize), NotANumber> {
     let token = &text[at.min(end)..end];
-    let length = token
-        .iter()
-        .position(|b| matches!(b, b' ' | b'\t'))
-        .unwrap_or(token.len());
+    let length = token.iter().position(|b| matches!(b, b' ' | b'\t')).unwrap_or(token.len());
     let words = std::str::from_utf8(&token[..length]).map_err(|_| NotANumber::Text)?;
     let value: f32 = words.parse().map_err(|_| NotANumber::Text)?;
-    if value.is_finite() {
-        Ok((value, at + length))
-    } else {
-        Err(NotANumber::NotFinite)
-    }
+    if value.is_finite() { Ok((value, at + length)) } else { Err(NotANumber::NotFinite) }
 }
 
 const TENS_U64: [u64; 20] = {
@@ -171,11 +160,7 @@ mod tests {
         match words.parse::<f32>() {
             Ok(value) if value.is_finite() => {
                 let (found, end) = ours.unwrap_or_else(|e| panic!("{words}: {e:?}"));
-                assert_eq!(
-                    found.to_bits(),
-                    value.to_bits(),
-                    "{words}: {found} is not {value}"
-                );
+                assert_eq!(found.to_bits(), value.to_bits(), "{words}: {found} is not {value}");
                 assert_eq!(end, words.len());
             }
             Ok(_) => assert_eq!(ours, Err(NotANumber::NotFinite), "{words}"),
@@ -189,10 +174,7 @@ mod tests {
             let value = mix(1, Stream::Data, i, 0) >> (i % 64);
             let words = format!("x{value}:");
             for text in [&words[..], &words[..words.len() - 1]] {
-                assert_eq!(
-                    digits(text.as_bytes(), 1),
-                    (value, 1 + value.to_string().len())
-                );
+                assert_eq!(digits(text.as_bytes(), 1), (value, 1 + value.to_string().len()));
             }
         }
         assert_eq!(digits(b"99999999999999999999999", 0), (u64::MAX, 23));
@@ -220,10 +202,7 @@ mod tests {
         // rounding twice would go wrong.
         for i in 0..200_000u64 {
             let bits = (mix(3, Stream::Data, i, 0) as u32 % 0x3000_0000) + 0x2000_0000;
-            let (low, high) = (
-                f64::from(f32::from_bits(bits)),
-                f64::from(f32::from_bits(bits + 1)),
-            );
+            let (low, high) = (f64::from(f32::from_bits(bits)), f64::from(f32::from_bits(bits + 1)));
             let middle = (low + high) / 2.0;
             for decimals in [9, 12, 15, 30] {
                 assert_like_std(&format!("{middle:.decimals$}"));

@@ -35,22 +35,14 @@ impl Input {
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let name = display_name(path);
         if is_plain_file(path) {
-            let map = MappedFile::open(path).map_err(|reason| DataError::Unreadable {
-                file: name.clone(),
-                reason,
-            })?;
+            let map = MappedFile::open(path)
+                .map_err(|reason| DataError::Unreadable { file: name.clone(), reason })?;
             if Compression::of(map.bytes()).is_none() {
-                return Ok(Self {
-                    name,
-                    content: Content::Mapped(map),
-                });
+                return Ok(Self { name, content: Content::Mapped(map) });
             }
         }
         let bytes = ByteStream::open(path)?.read_to_end()?;
-        Ok(Self {
-            name,
-            content: Content::Read(bytes),
-        })
+        Ok(Self { name, content: Content::Read(bytes) })
     }
 
     /// The decompressed bytes.
@@ -63,11 +55,7 @@ impl Input {
 }
 
 fn display_name(path: &Path) -> String {
-    if path == Path::new(STDIN) {
-        "<stdin>".to_owned()
-    } else {
-        path.display().to_string()
-    }
+    if path == Path::new(STDIN) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
 fn is_plain_file(path: &Path) -> bool {
@@ -113,10 +101,7 @@ pub(crate) struct ByteStream {
 impl ByteStream {
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let name = display_name(path);
-        let unreadable = |reason| DataError::Unreadable {
-            file: name.clone(),
-            reason,
-        };
+        let unreadable = |reason| DataError::Unreadable { file: name.clone(), reason };
         let mut raw: Box<dyn Read + Send> = if path == Path::new(STDIN) {
             Box::new(io::stdin())
         } else {
@@ -125,27 +110,15 @@ impl ByteStream {
         // A pipe may give its first bytes one by one, so they are read until
         // there are four and put back in front.
         let mut head = Vec::new();
-        raw.by_ref()
-            .take(4)
-            .read_to_end(&mut head)
-            .map_err(unreadable)?;
+        raw.by_ref().take(4).read_to_end(&mut head).map_err(unreadable)?;
         let compression = Compression::of(&head);
         let raw = io::BufReader::with_capacity(1 << 16, Cursor::new(head).chain(raw));
         let reader: Box<dyn Read + Send> = match compression {
             None => Box::new(raw),
             Some(Compression::Gzip) => Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
-            Some(Compression::Zstd) => {
-                Box::new(zstd::Decoder::with_buffer(raw).map_err(unreadable)?)
-            }
+            Some(Compression::Zstd) => Box::new(zstd::Decoder::with_buffer(raw).map_err(unreadable)?),
         };
-        Ok(Self {
-            name,
-            compression,
-            reader,
-            block: vec![0; 1 << 20],
-            lines: 0,
-            line_bytes: 0,
-        })
+        Ok(Self { name, compression, reader, block: vec![0; 1 << 20], lines: 0, line_bytes: 0 })
     }
 
     /// Appends what one read gives to `text`; false at the end. Of a line that
@@ -184,11 +157,7 @@ impl ByteStream {
         match self.compression {
             None => DataError::Unreadable { file, reason },
             Some(compression) => DataError::Damaged {
-                place: Place {
-                    file,
-                    line: self.lines + 1,
-                    column: self.line_bytes as u64 + 1,
-                },
+                place: Place { file, line: self.lines + 1, column: self.line_bytes as u64 + 1 },
                 format: compression.name(),
                 reason,
             },
@@ -216,17 +185,13 @@ mod tests {
 
     #[test]
     fn compression_is_told_by_content_and_parts_are_joined() {
-        let skippable = [
-            &[0x50, 0x2A, 0x4D, 0x18, 2, 0, 0, 0, 9, 9][..],
-            &zstd::encode_all(&b"one\n"[..], 1).unwrap(),
-        ]
-        .concat();
+        let skippable =
+            [&[0x50, 0x2A, 0x4D, 0x18, 2, 0, 0, 0, 9, 9][..], &zstd::encode_all(&b"one\n"[..], 1).unwrap()]
+                .concat();
         let two_members = [gzip(b"one\n"), gzip(b"two\n")].concat();
-        let two_frames = [
-            zstd::encode_all(&b"one\n"[..], 1).unwrap(),
-            zstd::encode_all(&b"two\n"[..], 1).unwrap(),
-        ]
-        .concat();
+        let two_frames =
+            [zstd::encode_all(&b"one\n"[..], 1).unwrap(), zstd::encode_all(&b"two\n"[..], 1).unwrap()]
+                .concat();
         assert_eq!(open_bytes(b"one\n").unwrap(), b"one\n");
         assert_eq!(open_bytes(&two_members).unwrap(), b"one\ntwo\n");
         assert_eq!(open_bytes(&two_frames).unwrap(), b"one\ntwo\n");
@@ -236,20 +201,12 @@ mod tests {
 
     #[test]
     fn every_cut_of_compressed_data_is_an_error_with_a_place() {
-        let text: Vec<u8> = (0..2000u32)
-            .flat_map(|i| format!("{i} {}:1\n", i * 7919 % 1000).into_bytes())
-            .collect();
-        for (format, whole) in [
-            ("gzip", gzip(&text)),
-            ("zstd", zstd::encode_all(&text[..], 1).unwrap()),
-        ] {
+        let text: Vec<u8> =
+            (0..2000u32).flat_map(|i| format!("{i} {}:1\n", i * 7919 % 1000).into_bytes()).collect();
+        for (format, whole) in [("gzip", gzip(&text)), ("zstd", zstd::encode_all(&text[..], 1).unwrap())] {
             for cut in [5, whole.len() / 2, whole.len() - 1] {
                 match open_bytes(&whole[..cut]) {
-                    Err(DataError::Damaged {
-                        format: found,
-                        place,
-                        ..
-                    }) => {
+                    Err(DataError::Damaged { format: found, place, .. }) => {
                         assert_eq!(found, format);
                         assert!(place.line >= 1 && place.line <= 2001);
                     }

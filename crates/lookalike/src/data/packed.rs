@@ -42,19 +42,11 @@ pub const VERSION: u64 = 1;
 const HEADER_WORDS: usize = 16;
 const HEADER_BYTES: usize = HEADER_WORDS * 8;
 const ALIGNMENT: usize = 64;
-const SECTIONS: [&str; 5] = [
-    "feature offsets",
-    "feature ids",
-    "feature values",
-    "label offsets",
-    "label ids",
-];
+const SECTIONS: [&str; 5] =
+    ["feature offsets", "feature ids", "feature values", "label offsets", "label ids"];
 
 // Sections are used in place, so the machine's order of bytes must be the file's.
-const _: () = assert!(
-    cfg!(target_endian = "little"),
-    "packed files need a little-endian machine"
-);
+const _: () = assert!(cfg!(target_endian = "little"), "packed files need a little-endian machine");
 
 /// How many of everything: the part of the header that the rest follows from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,10 +67,7 @@ impl Counts {
         let labels = self.label_entries.checked_mul(4)?;
         let mut at = HEADER_BYTES;
         let mut sections = [const { 0..0 }; 5];
-        for (section, bytes) in sections
-            .iter_mut()
-            .zip([offsets, features, features, offsets, labels])
-        {
+        for (section, bytes) in sections.iter_mut().zip([offsets, features, features, offsets, labels]) {
             let end = at.checked_add(usize::try_from(bytes).ok()?)?;
             *section = at..end;
             at = end.checked_next_multiple_of(ALIGNMENT)?;
@@ -102,18 +91,12 @@ impl Packed {
     /// Maps the file and checks that its content obeys the law of [`Examples`].
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let file = path.display().to_string();
-        let map = MappedFile::open(path).map_err(|reason| DataError::Unreadable {
-            file: file.clone(),
-            reason,
-        })?;
+        let map =
+            MappedFile::open(path).map_err(|reason| DataError::Unreadable { file: file.clone(), reason })?;
         Self::from_map(file, map, &ReadOptions::default())
     }
 
-    pub(super) fn from_map(
-        file: String,
-        map: MappedFile,
-        options: &ReadOptions,
-    ) -> Result<Self, DataError> {
+    pub(super) fn from_map(file: String, map: MappedFile, options: &ReadOptions) -> Result<Self, DataError> {
         Self::check(&file, map, options).map_err(|problem| DataError::Packed { file, problem })
     }
 
@@ -122,10 +105,7 @@ impl Packed {
         let (counts, checksums) = read_header(bytes)?;
         let (sections, length) = counts.layout().ok_or(PackedProblem::Header)?;
         if bytes.len() != length {
-            return Err(PackedProblem::Length {
-                found: bytes.len() as u64,
-                expected: length as u64,
-            });
+            return Err(PackedProblem::Length { found: bytes.len() as u64, expected: length as u64 });
         }
         let mut packed = Self {
             file: file.to_owned(),
@@ -147,9 +127,7 @@ impl Packed {
         let too_small = num_features < self.num_features || num_classes < self.num_classes;
         (self.num_features, self.num_classes) = (num_features, num_classes);
         if too_small {
-            self.view()
-                .check_law()
-                .map_err(PackedProblem::BeyondModel)?;
+            self.view().check_law().map_err(PackedProblem::BeyondModel)?;
         }
         Ok(())
     }
@@ -175,10 +153,7 @@ impl Packed {
             let checksum = crc32fast::hash(&self.map.bytes()[self.sections[i].clone()]);
             if u64::from(checksum) != self.checksums[i] {
                 let problem = PackedProblem::Section { section: name };
-                return Err(DataError::Packed {
-                    file: self.file.clone(),
-                    problem,
-                });
+                return Err(DataError::Packed { file: self.file.clone(), problem });
             }
         }
         Ok(())
@@ -190,18 +165,11 @@ fn read_header(bytes: &[u8]) -> Result<(Counts, [u64; 5]), PackedProblem> {
         return Err(PackedProblem::Magic);
     }
     let Some(header) = bytes.get(..HEADER_BYTES) else {
-        return Err(PackedProblem::Length {
-            found: bytes.len() as u64,
-            expected: HEADER_BYTES as u64,
-        });
+        return Err(PackedProblem::Length { found: bytes.len() as u64, expected: HEADER_BYTES as u64 });
     };
-    let word =
-        |i: usize| u64::from_le_bytes(header[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
+    let word = |i: usize| u64::from_le_bytes(header[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
     if word(1) != VERSION {
-        return Err(PackedProblem::Version {
-            found: word(1),
-            expected: VERSION,
-        });
+        return Err(PackedProblem::Version { found: word(1), expected: VERSION });
     }
     let counts = Counts {
         examples: word(2),
@@ -300,13 +268,7 @@ mod tests {
         bytes[value..value + 4].copy_from_slice(&0.75f32.to_le_bytes());
         let packed = open(&bytes).unwrap();
         assert_eq!(packed.view().feature_values[0], 0.75);
-        assert!(
-            packed
-                .verify()
-                .unwrap_err()
-                .to_string()
-                .contains("section of feature values is damaged")
-        );
+        assert!(packed.verify().unwrap_err().to_string().contains("section of feature values is damaged"));
     }
 
     #[test]
@@ -327,10 +289,7 @@ mod tests {
         assert!(message(&order).contains("example 0: found feature 9 out of order"));
         let mut offsets = good;
         offsets[128 + 8] = 77;
-        assert!(
-            message(&offsets)
-                .contains("feature offset of example 1: found 2, expected at least 77")
-        );
+        assert!(message(&offsets).contains("feature offset of example 1: found 2, expected at least 77"));
     }
 
     #[test]
@@ -340,10 +299,7 @@ mod tests {
             bytes[word * 8..word * 8 + 8].copy_from_slice(&(u64::MAX - 1).to_le_bytes());
             let checksum = u64::from(crc32fast::hash(&bytes[..120]));
             bytes[120..128].copy_from_slice(&checksum.to_le_bytes());
-            assert!(
-                message(&bytes).contains("the header is damaged"),
-                "word {word}"
-            );
+            assert!(message(&bytes).contains("the header is damaged"), "word {word}");
         }
     }
 }

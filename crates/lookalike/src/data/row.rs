@@ -93,18 +93,11 @@ fn parse_labels(
         }
         if next == at || !(delimiter == b',' || is_space(delimiter)) {
             let negative = at < end && text[at] == b'-' && digits(text, at + 1).1 > at + 1;
-            let problem = if negative {
-                RowProblem::NegativeLabel
-            } else {
-                RowProblem::Label
-            };
+            let problem = if negative { RowProblem::NegativeLabel } else { RowProblem::Label };
             return Err(Fault { at, problem });
         }
         if label >= limit.below {
-            return Err(Fault {
-                at,
-                problem: RowProblem::LabelBeyond(limit.below, limit.of),
-            });
+            return Err(Fault { at, problem: RowProblem::LabelBeyond(limit.below, limit.of) });
         }
         let label = label as u32;
         ascending &= ids.len() == first || ids[ids.len() - 1] < label;
@@ -149,10 +142,7 @@ fn parse_features(
             return Err(feature_fault(text, at, end));
         }
         if feature >= limit.below {
-            return Err(Fault {
-                at,
-                problem: RowProblem::FeatureBeyond(limit.below, limit.of),
-            });
+            return Err(Fault { at, problem: RowProblem::FeatureBeyond(limit.below, limit.of) });
         }
         let (value, next) = number(text, colon + 1, end).map_err(|reason| Fault {
             at: colon + 1,
@@ -167,21 +157,13 @@ fn parse_features(
         out.feature_values.push(value);
         at = next;
     }
-    if ascending {
-        Ok(())
-    } else {
-        sort_features(text, start, end, first, out)
-    }
+    if ascending { Ok(()) } else { sort_features(text, start, end, first, out) }
 }
 
 fn feature_fault(text: &[u8], at: usize, end: usize) -> Fault {
     let colon = digits(text, at + 1).1;
     let negative = text[at] == b'-' && colon > at + 1 && colon < end && text[colon] == b':';
-    let problem = if negative {
-        RowProblem::NegativeFeature
-    } else {
-        RowProblem::Feature
-    };
+    let problem = if negative { RowProblem::NegativeFeature } else { RowProblem::Feature };
     Fault { at, problem }
 }
 
@@ -198,10 +180,7 @@ fn sort_features(
     let mut pairs: Vec<(u32, f32)> = ids.iter().copied().zip(values.iter().copied()).collect();
     pairs.sort_by_key(|pair| pair.0);
     if pairs.windows(2).any(|w| w[0].0 == w[1].0) {
-        return Err(Fault {
-            at: first_repetition(text, start, end),
-            problem: RowProblem::DuplicateFeature,
-        });
+        return Err(Fault { at: first_repetition(text, start, end), problem: RowProblem::DuplicateFeature });
     }
     for (i, (id, value)) in pairs.into_iter().enumerate() {
         (ids[i], values[i]) = (id, value);
@@ -234,14 +213,8 @@ mod tests {
     use super::*;
 
     const LIMITS: Limits = Limits {
-        features: Limit {
-            below: 100,
-            of: LimitOf::Header,
-        },
-        classes: Limit {
-            below: 50,
-            of: LimitOf::Model,
-        },
+        features: Limit { below: 100, of: LimitOf::Header },
+        classes: Limit { below: 50, of: LimitOf::Model },
     };
 
     /// Features and labels of one row, or the column (from 1) of its fault.
@@ -265,11 +238,7 @@ mod tests {
     #[test]
     fn rows_of_every_shape() {
         let both = Ok((vec![(4, 0.5), (7, -1.0)], vec![1, 3]));
-        for row in [
-            "1,3 4:0.5 7:-1",
-            "3,1  7:-1.0\t4:5e-1 ",
-            "3,1,3,1 4:.5 7:-1.",
-        ] {
+        for row in ["1,3 4:0.5 7:-1", "3,1  7:-1.0\t4:5e-1 ", "3,1,3,1 4:.5 7:-1."] {
             assert_eq!(parse(row), both, "{row}");
         }
         for row in [" 4:2", "4:2", "\t4:2"] {
@@ -296,11 +265,7 @@ mod tests {
             ("1,2:3", 3, Label),
             ("-1 1:2", 1, NegativeLabel),
             ("1,50 1:2", 3, LabelBeyond(50, LimitOf::Model)),
-            (
-                "99999999999999999999999 1:2",
-                1,
-                LabelBeyond(50, LimitOf::Model),
-            ),
+            ("99999999999999999999999 1:2", 1, LabelBeyond(50, LimitOf::Model)),
             ("1 x:2", 3, Feature),
             ("1 2", 3, Feature),
             ("1 1:2 3", 7, Feature),

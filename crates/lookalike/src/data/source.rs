@@ -31,10 +31,7 @@ impl Source {
                 let packed = Packed::from_map(input.name, map, options)?;
                 Ok((Self::Packed(packed), ReadReport::default()))
             }
-            Content::Read(_) => Err(DataError::Packed {
-                file: input.name,
-                problem: PackedProblem::NotPlain,
-            }),
+            Content::Read(_) => Err(DataError::Packed { file: input.name, problem: PackedProblem::NotPlain }),
         }
     }
 
@@ -60,11 +57,7 @@ mod tests {
         data.push([(1, 0.5), (7, -1.0)], &[0, 3]);
         write_packed(&path, data.view()).unwrap();
         let load = |num_features, num_classes| {
-            let options = ReadOptions {
-                num_features,
-                num_classes,
-                ..Default::default()
-            };
+            let options = ReadOptions { num_features, num_classes, ..Default::default() };
             Source::load(&path, &options).map(|(source, _)| {
                 let view = source.view();
                 assert!(matches!(source, Source::Packed(_)));
@@ -77,22 +70,15 @@ mod tests {
         assert_eq!(load(Some(80), None).unwrap(), (80, 5));
         let error = load(Some(7), None).unwrap_err().to_string();
         assert!(
-            error.contains(
-                "found feature 7, expected one below 7: the file was packed for a larger model"
-            ),
+            error.contains("found feature 7, expected one below 7: the file was packed for a larger model"),
             "{error}"
         );
         assert!(load(None, Some(3)).is_err());
 
         let compressed = folder.path().join("compressed");
-        std::fs::write(
-            &compressed,
-            zstd::encode_all(&std::fs::read(&path).unwrap()[..], 1).unwrap(),
-        )
-        .unwrap();
-        let error = Source::load(&compressed, &ReadOptions::default())
-            .unwrap_err()
-            .to_string();
+        std::fs::write(&compressed, zstd::encode_all(&std::fs::read(&path).unwrap()[..], 1).unwrap())
+            .unwrap();
+        let error = Source::load(&compressed, &ReadOptions::default()).unwrap_err().to_string();
         assert!(error.contains("expected a plain file"), "{error}");
     }
 }

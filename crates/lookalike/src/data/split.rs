@@ -15,17 +15,11 @@ pub enum TestSize {
 /// Splits into train and test. The same seed puts the same examples into the
 /// test set, and a larger test set holds all of a smaller one: an example's
 /// place in the lottery depends on nothing but the seed and its number. O(n).
-pub fn split(
-    examples: Examples<'_>,
-    size: TestSize,
-    seed: u64,
-) -> Result<(Dataset, Dataset), DataError> {
+pub fn split(examples: Examples<'_>, size: TestSize, seed: u64) -> Result<(Dataset, Dataset), DataError> {
     let total = examples.len();
     let wanted = match size {
         TestSize::Count(count) => count,
-        TestSize::Fraction(share) if (0.0..=1.0).contains(&share) => {
-            (share * total as f64).round() as usize
-        }
+        TestSize::Fraction(share) if (0.0..=1.0).contains(&share) => (share * total as f64).round() as usize,
         TestSize::Fraction(share) => {
             return Err(DataError::Option(format!(
                 "found a test share of {share}, expected one between 0 and 1"
@@ -37,12 +31,7 @@ pub fn split(
             "found a test set of {wanted} examples, expected at most the {total} that there are"
         )));
     }
-    let ticket = |example: usize| {
-        (
-            mix(seed, Stream::Data, super::PLACE_SPLIT, example as u64),
-            example,
-        )
-    };
+    let ticket = |example: usize| (mix(seed, Stream::Data, super::PLACE_SPLIT, example as u64), example);
     let mut drawn: Vec<usize> = (0..total).collect();
     if wanted < total {
         drawn.select_nth_unstable_by_key(wanted, |&example| ticket(example));
@@ -54,10 +43,7 @@ pub fn split(
         in_test[example] = true;
     }
     let others: Vec<usize> = (0..total).filter(|&example| !in_test[example]).collect();
-    Ok((
-        Dataset::select(examples, &others),
-        Dataset::select(examples, &drawn),
-    ))
+    Ok((Dataset::select(examples, &others), Dataset::select(examples, &drawn)))
 }
 
 #[cfg(test)]
@@ -81,17 +67,10 @@ mod tests {
         let mut all = [train.label_ids.clone(), test.label_ids.clone()].concat();
         all.sort_unstable();
         assert_eq!(all, data.label_ids);
-        assert_eq!(
-            split(data.view(), TestSize::Count(250), 7).unwrap(),
-            (train, test.clone())
-        );
+        assert_eq!(split(data.view(), TestSize::Count(250), 7).unwrap(), (train, test.clone()));
         assert_ne!(split(data.view(), TestSize::Count(250), 8).unwrap().1, test);
         let (_, more) = split(data.view(), TestSize::Count(300), 7).unwrap();
-        assert!(
-            test.label_ids
-                .iter()
-                .all(|label| more.label_ids.contains(label))
-        );
+        assert!(test.label_ids.iter().all(|label| more.label_ids.contains(label)));
         // Half of the examples, so half of the labels' sum: 249,750 with a
         // standard deviation of 4,561 for 500 of 1,000 without putting back.
         let (_, half) = split(data.view(), TestSize::Fraction(0.5), 1).unwrap();
@@ -102,27 +81,13 @@ mod tests {
     #[test]
     fn the_ends_work_and_what_is_beyond_is_refused() {
         let data = numbered(3);
-        for (size, test_len) in [
-            (TestSize::Count(0), 0),
-            (TestSize::Count(3), 3),
-            (TestSize::Fraction(1.0), 3),
-        ] {
-            assert_eq!(
-                split(data.view(), size, 0).unwrap().1.view().len(),
-                test_len
-            );
+        for (size, test_len) in
+            [(TestSize::Count(0), 0), (TestSize::Count(3), 3), (TestSize::Fraction(1.0), 3)]
+        {
+            assert_eq!(split(data.view(), size, 0).unwrap().1.view().len(), test_len);
         }
-        for size in [
-            TestSize::Count(4),
-            TestSize::Fraction(-0.1),
-            TestSize::Fraction(f64::NAN),
-        ] {
-            assert!(
-                split(data.view(), size, 0)
-                    .unwrap_err()
-                    .to_string()
-                    .contains("expected")
-            );
+        for size in [TestSize::Count(4), TestSize::Fraction(-0.1), TestSize::Fraction(f64::NAN)] {
+            assert!(split(data.view(), size, 0).unwrap_err().to_string().contains("expected"));
         }
     }
 }

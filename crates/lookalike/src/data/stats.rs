@@ -17,10 +17,7 @@ use super::Examples;
 pub fn label_frequencies(examples: Examples<'_>) -> Vec<(u32, u64)> {
     let mut labels = examples.label_ids.to_vec();
     labels.par_sort_unstable();
-    labels
-        .chunk_by(|a, b| a == b)
-        .map(|run| (run[0], run.len() as u64))
-        .collect()
+    labels.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u64)).collect()
 }
 
 /// Mean and maximum over examples.
@@ -82,10 +79,7 @@ pub struct Stats {
 impl Stats {
     /// Looks at all examples.
     pub fn of(examples: Examples<'_>) -> Self {
-        let mut counts: Vec<u64> = label_frequencies(examples)
-            .into_iter()
-            .map(|(_, count)| count)
-            .collect();
+        let mut counts: Vec<u64> = label_frequencies(examples).into_iter().map(|(_, count)| count).collect();
         counts.par_sort_unstable_by(|a, b| b.cmp(a));
         let mut features = examples.feature_ids.to_vec();
         features.par_sort_unstable();
@@ -115,13 +109,7 @@ fn lengths(offsets: &[u64]) -> (PerExample, u64) {
     let examples = offsets.len().saturating_sub(1);
     let entries: u64 = lengths().sum();
     let mean = entries as f64 / examples.max(1) as f64;
-    (
-        PerExample {
-            mean,
-            max: lengths().max().unwrap_or(0),
-        },
-        lengths().filter(|&n| n == 0).count() as u64,
-    )
+    (PerExample { mean, max: lengths().max().unwrap_or(0) }, lengths().filter(|&n| n == 0).count() as u64)
 }
 
 fn percent(part: u64, whole: u64) -> f64 {
@@ -137,12 +125,7 @@ fn top_share(descending: &[u64], part: usize) -> f64 {
 fn histogram(descending: &[u64], num_classes: u64) -> Vec<FrequencyBin> {
     let total = descending.iter().sum();
     let unused = num_classes - descending.len() as u64;
-    let mut bins = vec![FrequencyBin {
-        at_least: 0,
-        at_most: 0,
-        classes: unused,
-        share_percent: 0.0,
-    }];
+    let mut bins = vec![FrequencyBin { at_least: 0, at_most: 0, classes: unused, share_percent: 0.0 }];
     for run in descending.chunk_by(|a, b| a.ilog2() == b.ilog2()).rev() {
         let at_least = 1 << run[0].ilog2();
         bins.push(FrequencyBin {
@@ -160,72 +143,23 @@ impl fmt::Display for Stats {
         let row = |f: &mut fmt::Formatter<'_>, name: &str, value: u64, note: String| {
             writeln!(f, "{:<28}{:>14}{}", name, grouped(value), note)
         };
-        let per_example =
-            |p: PerExample| format!("   {:.2} an example, at most {}", p.mean, grouped(p.max));
+        let per_example = |p: PerExample| format!("   {:.2} an example, at most {}", p.mean, grouped(p.max));
         row(f, "examples", self.examples, String::new())?;
-        row(
-            f,
-            "features",
-            self.features,
-            format!("   {} occur", grouped(self.features_used)),
-        )?;
-        row(
-            f,
-            "classes",
-            self.classes,
-            format!("   {} occur", grouped(self.classes_used)),
-        )?;
-        row(
-            f,
-            "feature values",
-            self.feature_entries,
-            per_example(self.features_per_example),
-        )?;
-        row(
-            f,
-            "labels",
-            self.label_entries,
-            per_example(self.labels_per_example),
-        )?;
-        row(
-            f,
-            "examples without features",
-            self.examples_without_features,
-            String::new(),
-        )?;
-        row(
-            f,
-            "examples without labels",
-            self.examples_without_labels,
-            String::new(),
-        )?;
-        writeln!(
-            f,
-            "{:<28}{:>13.1}% of labels",
-            "most frequent 1% of classes", self.top_1_percent_share
-        )?;
-        writeln!(
-            f,
-            "{:<28}{:>13.1}% of labels",
-            "most frequent 10%", self.top_10_percent_share
-        )?;
-        writeln!(
-            f,
-            "\n{:<28}{:>14}{:>12}",
-            "a class occurs … times", "classes", "of labels"
-        )?;
+        row(f, "features", self.features, format!("   {} occur", grouped(self.features_used)))?;
+        row(f, "classes", self.classes, format!("   {} occur", grouped(self.classes_used)))?;
+        row(f, "feature values", self.feature_entries, per_example(self.features_per_example))?;
+        row(f, "labels", self.label_entries, per_example(self.labels_per_example))?;
+        row(f, "examples without features", self.examples_without_features, String::new())?;
+        row(f, "examples without labels", self.examples_without_labels, String::new())?;
+        writeln!(f, "{:<28}{:>13.1}% of labels", "most frequent 1% of classes", self.top_1_percent_share)?;
+        writeln!(f, "{:<28}{:>13.1}% of labels", "most frequent 10%", self.top_10_percent_share)?;
+        writeln!(f, "\n{:<28}{:>14}{:>12}", "a class occurs … times", "classes", "of labels")?;
         for bin in &self.label_frequency {
             let range = match bin.at_most {
                 most if most == bin.at_least => grouped(most),
                 most => format!("{} to {}", grouped(bin.at_least), grouped(most)),
             };
-            writeln!(
-                f,
-                "{:<28}{:>14}{:>11.1}%",
-                range,
-                grouped(bin.classes),
-                bin.share_percent
-            )?;
+            writeln!(f, "{:<28}{:>14}{:>11.1}%", range, grouped(bin.classes), bin.share_percent)?;
         }
         Ok(())
     }
@@ -259,51 +193,25 @@ mod tests {
         data.push([(9, 1.0)], &[]);
         data.push([(8, 1.0)], &[2]);
         let stats = Stats::of(data.view());
-        assert_eq!(
-            (stats.examples, stats.features_used, stats.classes_used),
-            (8, 7, 3)
-        );
-        assert_eq!(
-            (
-                stats.examples_without_features,
-                stats.examples_without_labels
-            ),
-            (1, 1)
-        );
+        assert_eq!((stats.examples, stats.features_used, stats.classes_used), (8, 7, 3));
+        assert_eq!((stats.examples_without_features, stats.examples_without_labels), (1, 1));
         assert_eq!(stats.features_per_example, PerExample { mean: 1.5, max: 2 });
         assert_eq!(stats.labels_per_example, PerExample { mean: 1.0, max: 2 });
-        assert_eq!(
-            (stats.top_1_percent_share, stats.top_10_percent_share),
-            (62.5, 62.5)
-        );
+        assert_eq!((stats.top_1_percent_share, stats.top_10_percent_share), (62.5, 62.5));
         let bins: Vec<_> = stats
             .label_frequency
             .iter()
             .map(|b| (b.at_least, b.at_most, b.classes, b.share_percent))
             .collect();
-        assert_eq!(
-            bins,
-            [
-                (0, 0, 3, 0.0),
-                (1, 1, 1, 12.5),
-                (2, 3, 1, 25.0),
-                (4, 7, 1, 62.5)
-            ]
-        );
+        assert_eq!(bins, [(0, 0, 3, 0.0), (1, 1, 1, 12.5), (2, 3, 1, 25.0), (4, 7, 1, 62.5)]);
         let text = stats.to_string();
-        assert!(
-            text.contains("4 to 7") && text.lines().count() == 15,
-            "{text}"
-        );
+        assert!(text.contains("4 to 7") && text.lines().count() == 15, "{text}");
     }
 
     #[test]
     fn huge_declared_sizes_and_no_examples_cost_nothing() {
         let stats = Stats::of(Dataset::empty(u32::MAX as usize, u32::MAX as usize).view());
-        assert_eq!(
-            (stats.classes_used, stats.label_frequency[0].classes),
-            (0, u64::from(u32::MAX))
-        );
+        assert_eq!((stats.classes_used, stats.label_frequency[0].classes), (0, u64::from(u32::MAX)));
         assert!(stats.top_1_percent_share == 0.0 && stats.to_string().contains("4,294,967,295"));
     }
 }

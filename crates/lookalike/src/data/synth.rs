@@ -93,9 +93,7 @@ impl SynthOptions {
         };
         match name {
             "amazon-670k" => Some(shape(670_091, 135_909, 490_449, 153_025, 5.45, 75.7, 0.6)),
-            "wiki-325k" => Some(shape(
-                325_056, 1_617_899, 1_778_351, 587_084, 3.19, 42.2, 0.7,
-            )),
+            "wiki-325k" => Some(shape(325_056, 1_617_899, 1_778_351, 587_084, 3.19, 42.2, 0.7)),
             "odp-105k" => Some(shape(105_033, 422_713, 1_084_320, 493_014, 1.0, 60.0, 0.6)),
             "amazon-uniform" => Some(shape(158_114, 135_909, 348_174, 111_018, 2.0, 75.7, 0.0)),
             _ => None,
@@ -104,9 +102,7 @@ impl SynthOptions {
 
     fn check(&self) -> Result<(), DataError> {
         let complain = |what: &str, found: &dyn std::fmt::Display, expected: &str| {
-            Err(DataError::Option(format!(
-                "{what}: found {found}, expected {expected}"
-            )))
+            Err(DataError::Option(format!("{what}: found {found}, expected {expected}")))
         };
         let sizes = 1..ID_LIMIT as usize;
         if !sizes.contains(&self.classes) {
@@ -119,11 +115,7 @@ impl SynthOptions {
             return complain("labels an example", &self.labels_per_example, "1 to 1000");
         }
         if !(1.0..=100_000.0).contains(&self.features_per_example) {
-            return complain(
-                "features an example",
-                &self.features_per_example,
-                "1 to 100000",
-            );
+            return complain("features an example", &self.features_per_example, "1 to 100000");
         }
         if !(0.0..=0.95).contains(&self.label_skew) {
             return complain("label skew", &self.label_skew, "0 (uniform) to 0.95");
@@ -214,18 +206,12 @@ impl<'a> Generator<'a> {
         let random = &mut rng(self.example_seed, Stream::Data, example, 0);
         let ranks = self.draw_labels(random);
         let shown = if fraction(random) < self.options.noise {
-            ranks
-                .iter()
-                .map(|&rank| self.other_sibling(random, rank, &ranks))
-                .collect()
+            ranks.iter().map(|&rank| self.other_sibling(random, rank, &ranks)).collect()
         } else {
             ranks.clone()
         };
         let words = self.draw_words(random, &shown);
-        let mut labels: Vec<u32> = ranks
-            .iter()
-            .map(|&rank| self.class_of_rank[rank as usize])
-            .collect();
+        let mut labels: Vec<u32> = ranks.iter().map(|&rank| self.class_of_rank[rank as usize]).collect();
         labels.sort_unstable();
         out.push(weigh(&words), &labels);
     }
@@ -239,11 +225,7 @@ impl<'a> Generator<'a> {
             // the mean, and a small cluster cannot stall us.
             for _ in 0..8 {
                 let near = fraction(random) < SAME_CLUSTER_SHARE;
-                let rank = if near {
-                    self.draw_sibling(random, first)
-                } else {
-                    self.draw_rank(random)
-                };
+                let rank = if near { self.draw_sibling(random, first) } else { self.draw_rank(random) };
                 if !ranks.contains(&rank) {
                     ranks.push(rank);
                     break;
@@ -266,12 +248,7 @@ impl<'a> Generator<'a> {
         let draw = self.draw_rank(random);
         let sibling = u64::from(draw - draw % self.clusters) + u64::from(rank % self.clusters);
         let past_the_end = sibling >= self.options.classes as u64;
-        (sibling
-            - if past_the_end {
-                u64::from(self.clusters)
-            } else {
-                0
-            }) as u32
+        (sibling - if past_the_end { u64::from(self.clusters) } else { 0 }) as u32
     }
 
     /// A sibling of `rank` that is none of `ranks`, if one is soon found.
@@ -285,9 +262,7 @@ impl<'a> Generator<'a> {
     /// Words, sorted, some of them several times. As many distinct ones as the
     /// example shall have features, or nearly.
     fn draw_words(&self, random: &mut Rng, shown: &[u32]) -> Vec<u32> {
-        let wanted = (self.options.features_per_example * (0.5 + fraction(random)))
-            .round()
-            .max(1.0) as usize;
+        let wanted = (self.options.features_per_example * (0.5 + fraction(random))).round().max(1.0) as usize;
         let mut words = Vec::with_capacity(2 * wanted);
         let mut missing = wanted;
         for _ in 0..4 {
@@ -311,18 +286,12 @@ impl<'a> Generator<'a> {
         let rank = shown[below(random.next_u64(), shown.len() as u32) as usize];
         let place = if fraction(random) < MARK_SHARE {
             let word = u64::from(below(random.next_u64(), MARK_FEATURES));
-            below(
-                mix(self.mark_seed, Stream::Data, u64::from(rank), word),
-                MARKS_POOL,
-            )
+            below(mix(self.mark_seed, Stream::Data, u64::from(rank), word), MARKS_POOL)
         } else {
             MARKS_POOL + below(random.next_u64(), SHARED_POOL)
         };
         let cluster = u64::from(rank % self.clusters);
-        below(
-            mix(self.pool_seed, Stream::Data, cluster, u64::from(place)),
-            features,
-        )
+        below(mix(self.pool_seed, Stream::Data, cluster, u64::from(place)), features)
     }
 }
 
@@ -332,18 +301,9 @@ impl<'a> Generator<'a> {
 fn weigh(words: &[u32]) -> Vec<(u32, f32)> {
     let mut weights: Vec<(u32, f32)> = words
         .chunk_by(|a, b| a == b)
-        .map(|run| {
-            (
-                run[0],
-                (1.0 + (run.len() as f32).ln()) * (2.0 + run[0] as f32).ln(),
-            )
-        })
+        .map(|run| (run[0], (1.0 + (run.len() as f32).ln()) * (2.0 + run[0] as f32).ln()))
         .collect();
-    let length = weights
-        .iter()
-        .map(|pair| pair.1 * pair.1)
-        .sum::<f32>()
-        .sqrt();
+    let length = weights.iter().map(|pair| pair.1 * pair.1).sum::<f32>().sqrt();
     for pair in &mut weights {
         pair.1 = (10_000.0 * pair.1 / length).round().max(1.0) / 10_000.0;
     }

@@ -65,22 +65,14 @@ impl UniformPlan {
                  expected at least 1 and no fewer at most than at least"
             )));
         }
-        let (old_classes, frequencies): (Vec<u32>, Vec<u64>) = frequencies
-            .into_iter()
-            .filter(|&(_, count)| count >= min_count)
-            .unzip();
+        let (old_classes, frequencies): (Vec<u32>, Vec<u64>) =
+            frequencies.into_iter().filter(|&(_, count)| count >= min_count).unzip();
         if old_classes.is_empty() {
             return Err(DataError::Option(format!(
                 "no class occurs {min_count} times or more: choose a smaller minimum or cap"
             )));
         }
-        Ok(Self {
-            cap,
-            min_count,
-            old_classes,
-            frequencies,
-            seed: options.seed,
-        })
+        Ok(Self { cap, min_count, old_classes, frequencies, seed: options.seed })
     }
 
     /// The training set that was planned for: each class exactly
@@ -113,19 +105,12 @@ impl UniformPlan {
     }
 
     /// New class, random lot and example of every label whose class is kept.
-    fn occurrences<'a>(
-        &'a self,
-        examples: Examples<'a>,
-    ) -> impl Iterator<Item = (u32, u64, usize)> + 'a {
+    fn occurrences<'a>(&'a self, examples: Examples<'a>) -> impl Iterator<Item = (u32, u64, usize)> + 'a {
         let seed = mix(self.seed, Stream::Data, super::PLACE_UNIFORM, 0);
         (0..examples.len()).flat_map(move |example| {
             examples.labels(example).iter().filter_map(move |&old| {
                 let class = self.old_classes.binary_search(&old).ok()? as u32;
-                Some((
-                    class,
-                    mix(seed, Stream::Data, example as u64, u64::from(old)),
-                    example,
-                ))
+                Some((class, mix(seed, Stream::Data, example as u64, u64::from(old)), example))
             })
         })
     }
@@ -160,10 +145,7 @@ fn best_min_count(frequencies: &[(u32, u64)]) -> u64 {
     };
     let mut candidates = counts.clone();
     candidates.dedup();
-    candidates
-        .into_iter()
-        .max_by_key(|&min_count| (kept(min_count), min_count))
-        .unwrap_or(1)
+    candidates.into_iter().max_by_key(|&min_count| (kept(min_count), min_count)).unwrap_or(1)
 }
 
 #[cfg(test)]
@@ -241,16 +223,9 @@ mod tests {
         // a tenth of one and all of the other.
         let rows: Vec<Vec<u32>> = (0..1010).map(|i| vec![u32::from(i >= 1000)]).collect();
         let train = data_of(&rows);
-        let options = UniformOptions {
-            cap: Some(100),
-            min_count: Some(1),
-            seed: 3,
-        };
+        let options = UniformOptions { cap: Some(100), min_count: Some(1), seed: 3 };
         let plan = UniformPlan::new(train.view(), &options).unwrap();
-        assert_eq!(
-            label_frequencies(plan.train_set(train.view()).view()),
-            [(0, 100), (1, 10)]
-        );
+        assert_eq!(label_frequencies(plan.train_set(train.view()).view()), [(0, 100), (1, 10)]);
         let test: Vec<Vec<u32>> = (0..20_000).map(|i| vec![i % 2, 39]).collect();
         let counts = label_frequencies(plan.test_set(data_of(&test).view()).view());
         // 1,000 expected, standard deviation 30: six of them.
@@ -261,23 +236,8 @@ mod tests {
     #[test]
     fn impossible_plans_are_refused() {
         let data = data_of(&[vec![1], vec![1, 2]]);
-        for (cap, min_count) in [
-            (Some(0), None),
-            (None, Some(0)),
-            (Some(1), Some(2)),
-            (None, Some(50)),
-        ] {
-            assert!(
-                UniformPlan::new(
-                    data.view(),
-                    &UniformOptions {
-                        cap,
-                        min_count,
-                        seed: 0
-                    }
-                )
-                .is_err()
-            );
+        for (cap, min_count) in [(Some(0), None), (None, Some(0)), (Some(1), Some(2)), (None, Some(50))] {
+            assert!(UniformPlan::new(data.view(), &UniformOptions { cap, min_count, seed: 0 }).is_err());
         }
         assert!(UniformPlan::new(data_of(&[]).view(), &UniformOptions::default()).is_err());
     }

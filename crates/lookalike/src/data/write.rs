@@ -15,10 +15,7 @@ pub fn atomically(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
 ) -> Result<(), DataError> {
-    let unwritable = |reason| DataError::Unwritable {
-        file: path.display().to_string(),
-        reason,
-    };
+    let unwritable = |reason| DataError::Unwritable { file: path.display().to_string(), reason };
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
@@ -34,9 +31,7 @@ pub fn atomically(
     }
     let temporary = builder.tempfile_in(folder).map_err(unwritable)?;
     let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file());
-    fill(&mut writer)
-        .and_then(|()| writer.flush())
-        .map_err(unwritable)?;
+    fill(&mut writer).and_then(|()| writer.flush()).map_err(unwritable)?;
     drop(writer);
     temporary.as_file().sync_all().map_err(unwritable)?;
     temporary.persist(path).map_err(|e| unwritable(e.error))?;
@@ -60,13 +55,7 @@ pub fn write_text(path: &Path, examples: Examples<'_>) -> Result<(), DataError> 
 
 /// The text of [`write_text`], to any writer.
 pub fn to_text(examples: Examples<'_>, out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{} {} {}",
-        examples.len(),
-        examples.num_features,
-        examples.num_classes
-    )?;
+    writeln!(out, "{} {} {}", examples.len(), examples.num_features, examples.num_classes)?;
     let starts: Vec<usize> = (0..examples.len()).step_by(BLOCK).collect();
     for starts in starts.chunks(BLOCKS_AT_ONCE) {
         let blocks: Vec<Vec<u8>> = starts
@@ -143,10 +132,7 @@ mod tests {
         data.push([(3, 1.0)], &[]);
         data.push([], &[2]);
         data.push([], &[]);
-        assert_eq!(
-            text_of(&data),
-            "4 4294967295 9\n0,8 0:0.1 7:-2 4294967294:0.0000001\n 3:1\n2\n \n"
-        );
+        assert_eq!(text_of(&data), "4 4294967295 9\n0,8 0:0.1 7:-2 4294967294:0.0000001\n 3:1\n2\n \n");
     }
 
     #[test]
@@ -158,20 +144,12 @@ mod tests {
             out.write_all(b"half")?;
             Err(io::Error::other("no space"))
         });
-        assert!(
-            failed
-                .unwrap_err()
-                .to_string()
-                .contains("cannot be written: no space")
-        );
+        assert!(failed.unwrap_err().to_string().contains("cannot be written: no space"));
         assert_eq!(std::fs::read(&path).unwrap(), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
         atomically(&path, |out| out.write_all(b"new")).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         let absent = folder.path().join("no folder").join("data.txt");
-        assert!(matches!(
-            atomically(&absent, |_| Ok(())),
-            Err(DataError::Unwritable { .. })
-        ));
+        assert!(matches!(atomically(&absent, |_| Ok(())), Err(DataError::Unwritable { .. })));
     }
 }

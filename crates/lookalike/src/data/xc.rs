@@ -51,11 +51,7 @@ pub struct ReadReport {
 pub const FIRST_ERRORS_MAX: usize = 5;
 
 /// Parses the text of a file; `name` is for messages.
-pub fn parse(
-    name: &str,
-    text: &[u8],
-    options: &ReadOptions,
-) -> Result<(Dataset, ReadReport), DataError> {
+pub fn parse(name: &str, text: &[u8], options: &ReadOptions) -> Result<(Dataset, ReadReport), DataError> {
     let text = without_byte_order_mark(text);
     let header = Header::detect(name, text)?;
     let mut report = ReadReport::default();
@@ -70,11 +66,7 @@ pub fn parse(
         return Err(DataError::Empty(Place::of(name, text, 0)));
     }
     report.bad_rows = rows.bad_rows;
-    report.first_errors = rows
-        .faults
-        .iter()
-        .map(|&fault| describe(name, text, fault))
-        .collect();
+    report.first_errors = rows.faults.iter().map(|&fault| describe(name, text, fault)).collect();
     if let Some(header) = &header {
         match header.check_row_count(Place::end(name, text), rows.count(), empty_rows_at_end) {
             Ok(missing) => rows.pieces.push(empty_examples(missing)),
@@ -137,48 +129,24 @@ impl Header {
         let [examples, features, classes] = numbers;
         if features > ID_LIMIT || classes > ID_LIMIT || examples == u64::MAX {
             let found = excerpt(text, 0, |b| b == b'\n' || b == b'\r');
-            return Err(DataError::Header {
-                place: Place::of(name, text, 0),
-                found,
-            });
+            return Err(DataError::Header { place: Place::of(name, text, 0), found });
         }
-        Ok(Some(Self {
-            examples,
-            features,
-            classes,
-            end: next_line,
-        }))
+        Ok(Some(Self { examples, features, classes, end: next_line }))
     }
 
     /// How many empty lines at the end are examples, if the rest fits. `end` is
     /// where the file ends.
-    pub(super) fn check_row_count(
-        &self,
-        end: Place,
-        rows: u64,
-        empty_at_end: u64,
-    ) -> Result<u64, DataError> {
+    pub(super) fn check_row_count(&self, end: Place, rows: u64, empty_at_end: u64) -> Result<u64, DataError> {
         let (place, found) = if rows > self.examples {
             // Every line is a row, and the header is the first line.
-            let place = Place {
-                line: self.examples + 2,
-                column: 1,
-                ..end
-            };
+            let place = Place { line: self.examples + 2, column: 1, ..end };
             (place, format!("example {} of {rows}", self.examples + 1))
         } else if rows + empty_at_end < self.examples {
-            (
-                end,
-                format!("the end of the file after {} examples", rows + empty_at_end),
-            )
+            (end, format!("the end of the file after {} examples", rows + empty_at_end))
         } else {
             return Ok(self.examples - rows);
         };
-        Err(DataError::RowCount {
-            place,
-            found,
-            declared: self.examples,
-        })
+        Err(DataError::RowCount { place, found, declared: self.examples })
     }
 }
 
@@ -191,11 +159,7 @@ pub(super) fn limits(
 ) -> Limits {
     let mut limit = |declared: Option<u64>, of_model: Option<usize>, what: &str| {
         let declared = declared.unwrap_or(ID_LIMIT);
-        let of_header = if header.is_some() {
-            LimitOf::Header
-        } else {
-            LimitOf::Format
-        };
+        let of_header = if header.is_some() { LimitOf::Header } else { LimitOf::Format };
         match of_model.map(|n| n as u64) {
             Some(model) if model < declared => {
                 if header.is_some() {
@@ -204,15 +168,9 @@ pub(super) fn limits(
                          rows that use more are errors"
                     ));
                 }
-                Limit {
-                    below: model,
-                    of: LimitOf::Model,
-                }
+                Limit { below: model, of: LimitOf::Model }
             }
-            _ => Limit {
-                below: declared,
-                of: of_header,
-            },
+            _ => Limit { below: declared, of: of_header },
         }
     };
     Limits {
@@ -253,11 +211,7 @@ impl Rows {
                 // Everything before the first bad piece is always parsed, so
                 // the first fault is the same whatever the threads do.
                 if first_bad_piece.load(Ordering::Relaxed) < i {
-                    return Self {
-                        pieces: Vec::new(),
-                        bad_rows: 0,
-                        faults: Vec::new(),
-                    };
+                    return Self { pieces: Vec::new(), bad_rows: 0, faults: Vec::new() };
                 }
                 let piece = Self::parse_piece(text, cut[0]..cut[1], limits, skip_bad_rows);
                 if piece.bad_rows > 0 && !skip_bad_rows {
@@ -266,11 +220,7 @@ impl Rows {
                 piece
             })
             .collect();
-        let mut all = Self {
-            pieces: Vec::with_capacity(pieces.len()),
-            bad_rows: 0,
-            faults: Vec::new(),
-        };
+        let mut all = Self { pieces: Vec::with_capacity(pieces.len()), bad_rows: 0, faults: Vec::new() };
         for piece in pieces {
             all.pieces.extend(piece.pieces);
             all.bad_rows += piece.bad_rows;
@@ -280,12 +230,7 @@ impl Rows {
         all
     }
 
-    fn parse_piece(
-        text: &[u8],
-        range: std::ops::Range<usize>,
-        limits: &Limits,
-        skip_bad_rows: bool,
-    ) -> Self {
+    fn parse_piece(text: &[u8], range: std::ops::Range<usize>, limits: &Limits, skip_bad_rows: bool) -> Self {
         let mut data = Dataset::empty(0, 0);
         // Two digits, a colon, a value of four and a space: rarely more.
         data.feature_ids.reserve(range.len() / 8);
@@ -295,10 +240,7 @@ impl Rows {
         while at < range.end {
             let (line_end, next_line) = line_at(text, at);
             let result = if line_end - at > LINE_BYTES_MAX {
-                Err(Fault {
-                    at: at + LINE_BYTES_MAX,
-                    problem: RowProblem::LineTooLong,
-                })
+                Err(Fault { at: at + LINE_BYTES_MAX, problem: RowProblem::LineTooLong })
             } else {
                 parse_row(text, at, line_end, limits, &mut data)
             };
@@ -313,19 +255,11 @@ impl Rows {
             }
             at = next_line;
         }
-        Self {
-            pieces: vec![data],
-            bad_rows,
-            faults,
-        }
+        Self { pieces: vec![data], bad_rows, faults }
     }
 
     pub(super) fn count(&self) -> u64 {
-        self.pieces
-            .iter()
-            .map(|piece| piece.view().len() as u64)
-            .sum::<u64>()
-            + self.bad_rows
+        self.pieces.iter().map(|piece| piece.view().len() as u64).sum::<u64>() + self.bad_rows
     }
 }
 
@@ -386,11 +320,7 @@ pub(super) fn describe(name: &str, text: &[u8], fault: Fault) -> DataError {
         RowProblem::LineTooLong => "no line end".to_owned(),
         _ => excerpt(text, fault.at, |byte| fault.is_end_of_word(byte)),
     };
-    DataError::Row {
-        place: Place::of(name, text, fault.at),
-        found,
-        problem: fault.problem,
-    }
+    DataError::Row { place: Place::of(name, text, fault.at), found, problem: fault.problem }
 }
 
 #[cfg(test)]
