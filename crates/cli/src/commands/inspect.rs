@@ -27,11 +27,12 @@ mod text;
   lookalike inspect model --class Munich
   lookalike inspect model --text Muenchen
 
---text prints the prediction, then how much each feature added to the winning score:
-its value times the slope of the score (gradient times input). For a network of ReLU
-or linear units these contributions and a constant add up to the score exactly. Last
-come the negatives that the model's sampler would propose if the prediction were the
-truth, with the model's seed, step and class vectors.")]
+--text prints the prediction, then how much each feature added to the winner's lead,
+its score minus the mean score of all classes: the feature's value times the slope of
+the lead (gradient times input). In a network of ReLU or linear units these
+contributions and a constant add up to the lead exactly. Last come the negatives that
+the model's sampler would propose if the prediction were the truth, with the model's
+seed, step and class vectors.")]
 pub(crate) struct InspectArguments {
     /// The model's directory
     model: PathBuf,

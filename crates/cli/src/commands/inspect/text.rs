@@ -23,7 +23,7 @@ struct Scored {
 struct Explanation {
     /// The best classes, with their probabilities.
     predictions: Vec<(Scored, f32)>,
-    /// The score of the first, taken apart.
+    /// The lead of the first over the mean of all classes, taken apart.
     carried: Contributions,
     /// What the example's features stand for.
     features: Vec<String>,
@@ -139,7 +139,7 @@ impl Explanation {
         for (Scored { class, score }, probability) in &self.predictions {
             writeln!(out, "{score:9.3} {probability:7.3}  {}", model.class_name(*class))?;
         }
-        writeln!(out, "\nwhat carried {winner:?}: contributions to its score")?;
+        writeln!(out, "\nwhat carried {winner:?}: contributions to its lead over the mean class")?;
         let features = self.by_contribution();
         let (shown, others) = features.split_at(top_k.min(features.len()));
         for (contribution, feature) in shown {
@@ -181,7 +181,7 @@ impl Explanation {
         });
         json!({
             "text": text, "prior": self.features.is_empty(), "predictions": predictions,
-            "features": features, "constant": self.carried.constant,
+            "features": features, "constant": self.carried.constant, "lead": self.carried.lead,
             "sampler": model.training.sampler, "negatives": negatives,
         })
     }
