@@ -67,8 +67,8 @@ impl Layout {
 /// Label names of a value, or the part of it that is none.
 fn names(value: &Value) -> Result<Vec<String>, &Value> {
     let name = |value| match value {
-        &Value::String(ref name) => Ok(name.trim().to_string()),
-        &Value::Number(ref number) => Ok(number.to_string()),
+        Value::String(name) => Ok(name.trim().to_string()),
+        Value::Number(number) => Ok(number.to_string()),
         other => Err(other),
     };
     let all: Result<Vec<String>, &Value> = match value {
