@@ -139,7 +139,6 @@ fn check_ids(what: &'static str, example: usize, ids: &[u32], limit: usize) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::data::Dataset;
 
     fn lawful() -> Dataset {

@@ -147,7 +147,7 @@ fn pieces_join_to_the_same_whole_and_the_first_error_wins() {
         expected.push((vec![i % 977], vec![i, i + 1]));
         if i % 20_000 == 7 {
             let ids: Vec<u32> = (0..200_000).collect();
-            text.push_str(" ");
+            text.push(' ');
             text.extend(ids.iter().map(|id| format!("{id}:1 ")));
             text.push('\n');
             expected.push((vec![], ids));
