@@ -53,11 +53,7 @@ impl Report {
             self.featureless_text_line,
             "texts have no known feature, so all of them get the same prediction",
         );
-        warn(
-            self.unlabelled,
-            self.unlabelled_line,
-            "examples have no label",
-        );
+        warn(self.unlabelled, self.unlabelled_line, "examples have no label");
         warn(
             self.unseen_labels_total(),
             self.unseen_label_line,
@@ -159,16 +155,8 @@ pub fn fit_dataset(file: &TextFile, options: &TextOptions) -> Result<TextDataset
     let names = LabelNames::new(labels.iter().map(String::as_str))?;
     drop(labels);
     let (dataset, report) = transform_dataset(file, &vectoriser, &names)?;
-    let report = Report {
-        forgotten_documents,
-        ..report
-    };
-    Ok(TextDataset {
-        dataset,
-        vectoriser,
-        names,
-        report,
-    })
+    let report = Report { forgotten_documents, ..report };
+    Ok(TextDataset { dataset, vectoriser, names, report })
 }
 
 /// Turns a file into examples with a vectoriser and names learnt before. Labels
@@ -181,10 +169,7 @@ pub fn transform_dataset(
 ) -> Result<(Dataset, Report), TextError> {
     let empty = || Dataset::empty(vectoriser.num_features(), names.len());
     let mut dataset = empty();
-    let mut report = Report {
-        labels: names.len(),
-        ..Default::default()
-    };
+    let mut report = Report { labels: names.len(), ..Default::default() };
     file.for_each_group(
         |records| transform_records(&records, vectoriser, names, empty()),
         |group| {
@@ -282,9 +267,7 @@ mod tests {
         let content = "a1 a1 a1 b1\tx\nc1 b1\tx\nc1 d1\tx\n";
         let vocabulary = |options: &TextOptions| {
             let vectoriser = fit_dataset(&file(content), options).unwrap().vectoriser;
-            (0..vectoriser.num_features() as u32)
-                .map(|id| vectoriser.feature_name(id))
-                .collect::<Vec<_>>()
+            (0..vectoriser.num_features() as u32).map(|id| vectoriser.feature_name(id)).collect::<Vec<_>>()
         };
         assert_eq!(vocabulary(&TextOptions { min_documents: 2, ..words() }), ["b1", "c1"]);
         // Most frequent over all texts; of equals the first.
@@ -303,8 +286,7 @@ mod tests {
         assert_eq!(fitted.dataset.view().labels(0), [0, 1]);
 
         let test = "red\tx|new|newer|new\nviolet\tz\n\tz\n";
-        let (dataset, report) =
-            transform_dataset(&file(test), &fitted.vectoriser, &fitted.names).unwrap();
+        let (dataset, report) = transform_dataset(&file(test), &fitted.vectoriser, &fitted.names).unwrap();
         assert_eq!(report.unseen_labels, [2, 0, 0]);
         assert_eq!((report.unseen_labels_total(), report.unseen_label_line), (2, Some(1)));
         assert_eq!((report.featureless_texts, report.featureless_text_line), (2, Some(2)));
@@ -313,10 +295,7 @@ mod tests {
 
         let single = fit_dataset(&file("red\tx\nblue\tx\n"), &words()).unwrap();
         assert!(single.report.warnings().iter().any(|w| w.contains("one label in all")));
-        assert!(matches!(
-            fit_dataset(&file("text\tlabels\n"), &words()),
-            Err(TextError::NoRecord { .. })
-        ));
+        assert!(matches!(fit_dataset(&file("text\tlabels\n"), &words()), Err(TextError::NoRecord { .. })));
     }
 
     /// Many chunks, so that shards and groups all have work.
@@ -359,11 +338,8 @@ mod tests {
 
     #[test]
     fn hashed_features_stay_below_their_number() {
-        let options = TextOptions {
-            hash_bits: Some(6),
-            characters: Some(Sizes::new(1, 5)),
-            ..Default::default()
-        };
+        let options =
+            TextOptions { hash_bits: Some(6), characters: Some(Sizes::new(1, 5)), ..Default::default() };
         let fitted = fit_dataset(&generated(), &options).unwrap();
         assert_eq!(fitted.vectoriser.num_features(), 64);
         assert!(fitted.dataset.feature_ids.iter().all(|&id| id < 64));

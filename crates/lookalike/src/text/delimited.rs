@@ -58,20 +58,15 @@ impl Layout {
         let find = |column: &Option<Column>, usual: &[&str], otherwise: usize| match column {
             Some(Column::Number(number)) => Ok(number.saturating_sub(1)),
             Some(Column::Name(name)) => {
-                names
-                    .iter()
-                    .position(|cell| cell == name)
-                    .ok_or_else(|| TextError::MissingColumn {
-                        file: file.into(),
-                        line: first.line,
-                        wanted: name.clone(),
-                        found: names.join(", "),
-                    })
+                names.iter().position(|cell| cell == name).ok_or_else(|| TextError::MissingColumn {
+                    file: file.into(),
+                    line: first.line,
+                    wanted: name.clone(),
+                    found: names.join(", "),
+                })
             }
             None => {
-                let named = names
-                    .iter()
-                    .position(|cell| has_header && usual.contains(cell));
+                let named = names.iter().position(|cell| has_header && usual.contains(cell));
                 Ok(named.unwrap_or(otherwise))
             }
         };
@@ -91,13 +86,7 @@ impl Layout {
     }
 
     pub(super) fn framing(&self) -> Framing {
-        if self.quotes {
-            Framing::Quoted {
-                delimiter: self.delimiter,
-            }
-        } else {
-            Framing::Lines
-        }
+        if self.quotes { Framing::Quoted { delimiter: self.delimiter } } else { Framing::Lines }
     }
 
     pub(super) fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
@@ -110,22 +99,11 @@ impl Layout {
             }
             if fields.len() < expected {
                 let (file, found) = (file.into(), fields.len());
-                return Err(TextError::TooFewColumns {
-                    file,
-                    line,
-                    found,
-                    expected,
-                });
+                return Err(TextError::TooFewColumns { file, line, found, expected });
             }
-            let labels = self
-                .labels
-                .map(|at| split_labels(&fields[at], &self.label_separator));
+            let labels = self.labels.map(|at| split_labels(&fields[at], &self.label_separator));
             let text = std::mem::take(&mut fields[self.text]).into_owned();
-            records.push(Record {
-                text,
-                labels: labels.unwrap_or_default(),
-                line,
-            });
+            records.push(Record { text, labels: labels.unwrap_or_default(), line });
         }
         Ok(records)
     }
@@ -174,11 +152,7 @@ impl Layout {
             let content = if quoted {
                 let Some(close) = closing_quote(bytes, at) else {
                     let (line, column) = position(bytes, at, chunk_line);
-                    return Err(TextError::UnbalancedQuote {
-                        file: file.into(),
-                        line,
-                        column,
-                    });
+                    return Err(TextError::UnbalancedQuote { file: file.into(), line, column });
                 };
                 let inside = &text[at + 1..close];
                 at = close + 1;
@@ -201,12 +175,7 @@ impl Layout {
                 (Some(inside), None) => fields.push(Cow::Borrowed(inside)),
                 (Some(_), Some(found)) => {
                     let (line, column) = position(bytes, at, chunk_line);
-                    return Err(TextError::AfterQuote {
-                        file: file.into(),
-                        line,
-                        column,
-                        found,
-                    });
+                    return Err(TextError::AfterQuote { file: file.into(), line, column, found });
                 }
             }
             at = (end + 1).min(bytes.len());
@@ -223,33 +192,21 @@ mod tests {
     use crate::text::{Format, TextFile};
 
     fn read(content: &str, options: &ReadOptions) -> Result<Vec<Record>, TextError> {
-        TextFile::from_bytes("m", content.as_bytes(), options)?
-            .records()?
-            .collect()
+        TextFile::from_bytes("m", content.as_bytes(), options)?.records()?.collect()
     }
 
     fn csv() -> ReadOptions {
-        ReadOptions {
-            format: Some(Format::Csv),
-            ..Default::default()
-        }
+        ReadOptions { format: Some(Format::Csv), ..Default::default() }
     }
 
     #[test]
     fn quotes_hold_separators_line_ends_and_quotes() {
         let content = "\"a, \"\"b\"\"\nc\",x|y\r\n\nd \"e\",\"z\"\nlast,";
         let records = read(content, &csv()).unwrap();
-        let seen: Vec<_> = records
-            .iter()
-            .map(|r| (r.line, r.text.as_str(), r.labels.join("+")))
-            .collect();
+        let seen: Vec<_> = records.iter().map(|r| (r.line, r.text.as_str(), r.labels.join("+"))).collect();
         assert_eq!(
             seen,
-            [
-                (1, "a, \"b\"\nc", "x+y".into()),
-                (4, "d \"e\"", "z".into()),
-                (5, "last", String::new())
-            ]
+            [(1, "a, \"b\"\nc", "x+y".into()), (4, "d \"e\"", "z".into()), (5, "last", String::new())]
         );
     }
 
@@ -263,10 +220,7 @@ mod tests {
             ..Default::default()
         };
         let records = read(content, &named).unwrap();
-        assert_eq!(
-            (records.len(), records[0].text.as_str(), records[0].line),
-            (2, "alpha", 2)
-        );
+        assert_eq!((records.len(), records[0].text.as_str(), records[0].line), (2, "alpha", 2));
         assert_eq!(records[0].labels, ["x", "y"]);
 
         let numbered = ReadOptions {
@@ -276,71 +230,39 @@ mod tests {
             ..Default::default()
         };
         assert_eq!(read(content, &numbered).unwrap()[1].text, "beta");
-        let headless = ReadOptions {
-            header: Some(false),
-            ..numbered
-        };
+        let headless = ReadOptions { header: Some(false), ..numbered };
         assert_eq!(read(content, &headless).unwrap()[0].text, "Name");
     }
 
     #[test]
     fn mistakes_are_placed() {
-        let wrong_name = ReadOptions {
-            text: Some(Column::Name("title".into())),
-            ..csv()
-        };
+        let wrong_name = ReadOptions { text: Some(Column::Name("title".into())), ..csv() };
         match read("text,labels\na,b\n", &wrong_name) {
             Err(TextError::MissingColumn { line: 1, found, .. }) => {
                 assert_eq!(found, "text, labels");
             }
             other => panic!("{other:?}"),
         }
-        let wrong_number = ReadOptions {
-            labels: Some(Column::Number(7)),
-            ..csv()
-        };
+        let wrong_number = ReadOptions { labels: Some(Column::Number(7)), ..csv() };
         match read("a,b\nc,d\n", &wrong_number) {
-            Err(TextError::TooFewColumns {
-                line: 1,
-                found: 2,
-                expected: 7,
-                ..
-            }) => {}
+            Err(TextError::TooFewColumns { line: 1, found: 2, expected: 7, .. }) => {}
             other => panic!("{other:?}"),
         }
         match read("a,b\nc\n", &csv()) {
-            Err(TextError::TooFewColumns {
-                line: 2,
-                found: 1,
-                expected: 2,
-                ..
-            }) => {}
+            Err(TextError::TooFewColumns { line: 2, found: 1, expected: 2, .. }) => {}
             other => panic!("{other:?}"),
         }
         match read("a,b\nc,\"d\ne,f\n", &csv()) {
-            Err(TextError::UnbalancedQuote {
-                line: 2, column: 3, ..
-            }) => {}
+            Err(TextError::UnbalancedQuote { line: 2, column: 3, .. }) => {}
             other => panic!("{other:?}"),
         }
         match read("a,b\n\"c\"x,d\n", &csv()) {
-            Err(TextError::AfterQuote {
-                line: 2,
-                column: 4,
-                found: 'x',
-                ..
-            }) => {}
+            Err(TextError::AfterQuote { line: 2, column: 4, found: 'x', .. }) => {}
             other => panic!("{other:?}"),
         }
-        let same = ReadOptions {
-            labels: Some(Column::Number(1)),
-            ..csv()
-        };
+        let same = ReadOptions { labels: Some(Column::Number(1)), ..csv() };
         assert!(matches!(read("a,b\n", &same), Err(TextError::Options(_))));
-        let plain = ReadOptions {
-            quotes: false,
-            ..csv()
-        };
+        let plain = ReadOptions { quotes: false, ..csv() };
         assert_eq!(read("a,b\nc,\"d\n", &plain).unwrap()[1].labels, ["\"d"]);
     }
 }

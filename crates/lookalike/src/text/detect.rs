@@ -25,9 +25,7 @@ pub(super) fn layout(source: &Source, options: &ReadOptions) -> Result<Layout, T
         Format::Tsv => delimited::Layout::new(b'\t', options, &head, &file).map(Layout::Delimited),
         Format::Csv => delimited::Layout::new(b',', options, &head, &file).map(Layout::Delimited),
         Format::JsonLines => json_lines::Layout::new(options).map(Layout::JsonLines),
-        Format::FastText => Ok(Layout::FastText {
-            prefix: options.label_prefix.clone(),
-        }),
+        Format::FastText => Ok(Layout::FastText { prefix: options.label_prefix.clone() }),
         Format::Lines => Ok(Layout::Lines),
     }
 }
@@ -36,9 +34,7 @@ pub(super) fn layout(source: &Source, options: &ReadOptions) -> Result<Layout, T
 /// quoted field that runs beyond it does no harm unless it is in the header.
 fn head(source: &Source) -> Result<Chunk, TextError> {
     let chunk = Chunks::new(source, Framing::Lines)?.next_chunk()?;
-    chunk.ok_or_else(|| TextError::NoRecord {
-        file: source.name(),
-    })
+    chunk.ok_or_else(|| TextError::NoRecord { file: source.name() })
 }
 
 /// The format of a first line. A comma is common in plain text, so where labels
@@ -62,16 +58,11 @@ fn detect(line: &str, options: &ReadOptions) -> Option<Format> {
 }
 
 /// Whether a first row names the columns: see [`ReadOptions::header`].
-pub(super) fn names_columns<'a>(
-    mut cells: impl Iterator<Item = &'a str>,
-    options: &ReadOptions,
-) -> bool {
+pub(super) fn names_columns<'a>(mut cells: impl Iterator<Item = &'a str>, options: &ReadOptions) -> bool {
     let by_name = |column: &Option<Column>| matches!(column, Some(Column::Name(_)));
     let asked_by_name = by_name(&options.text) || (options.with_labels && by_name(&options.labels));
     let known = |cell: &str| matches!(cell.trim().trim_matches('"'), "text" | "label" | "labels");
-    options
-        .header
-        .unwrap_or_else(|| asked_by_name || cells.any(known))
+    options.header.unwrap_or_else(|| asked_by_name || cells.any(known))
 }
 
 #[cfg(test)]
@@ -81,21 +72,10 @@ mod tests {
     #[test]
     fn a_first_line_tells_the_format() {
         let labelled = ReadOptions::default();
-        let unlabelled = ReadOptions {
-            with_labels: false,
-            ..Default::default()
-        };
+        let unlabelled = ReadOptions { with_labels: false, ..Default::default() };
         for (line, with, without) in [
-            (
-                "{\"text\": \"a\"}",
-                Some(Format::JsonLines),
-                Some(Format::JsonLines),
-            ),
-            (
-                "__label__a b",
-                Some(Format::FastText),
-                Some(Format::FastText),
-            ),
+            ("{\"text\": \"a\"}", Some(Format::JsonLines), Some(Format::JsonLines)),
+            ("__label__a b", Some(Format::FastText), Some(Format::FastText)),
             ("a, b\tc", Some(Format::Tsv), Some(Format::Tsv)),
             ("a, b", Some(Format::Csv), Some(Format::Lines)),
             ("text,labels", Some(Format::Csv), Some(Format::Csv)),
@@ -110,19 +90,10 @@ mod tests {
     #[test]
     fn nothing_and_riddles_are_refused() {
         for content in [&b""[..], b"\n \n"] {
-            let source = Source::Memory {
-                name: "m".into(),
-                bytes: content.into(),
-            };
-            assert!(matches!(
-                layout(&source, &ReadOptions::default()),
-                Err(TextError::NoRecord { .. })
-            ));
+            let source = Source::Memory { name: "m".into(), bytes: content.into() };
+            assert!(matches!(layout(&source, &ReadOptions::default()), Err(TextError::NoRecord { .. })));
         }
-        let source = Source::Memory {
-            name: "m".into(),
-            bytes: b"\nriddle\n"[..].into(),
-        };
+        let source = Source::Memory { name: "m".into(), bytes: b"\nriddle\n"[..].into() };
         match layout(&source, &ReadOptions::default()) {
             Err(TextError::UnknownFormat { line: 2, found, .. }) => assert_eq!(found, "riddle"),
             other => panic!("{other:?}"),

@@ -176,9 +176,7 @@ pub enum TextError {
     #[error("{0}")]
     Options(String),
     /// A saved file that is not what was written.
-    #[error(
-        "{file}:{line}: {found}; the file is damaged or was edited: restore it, or train again"
-    )]
+    #[error("{file}:{line}: {found}; the file is damaged or was edited: restore it, or train again")]
     Corrupted {
         /// The file.
         file: String,
@@ -200,19 +198,12 @@ pub enum TextError {
 impl TextError {
     /// An error of the operating system on a file.
     pub(super) fn io(file: impl Into<String>, source: std::io::Error) -> Self {
-        Self::Io {
-            file: file.into(),
-            source,
-        }
+        Self::Io { file: file.into(), source }
     }
 
     /// A saved file that is not what was written.
     pub(super) fn corrupted(file: &Path, line: usize, found: impl Into<String>) -> Self {
-        Self::Corrupted {
-            file: file.display().to_string(),
-            line: line as u64,
-            found: found.into(),
-        }
+        Self::Corrupted { file: file.display().to_string(), line: line as u64, found: found.into() }
     }
 }
 

@@ -15,10 +15,7 @@ pub(super) fn parse(chunk: &Chunk, file: &str, prefix: &str) -> Result<Vec<Recor
 }
 
 fn record(content: &str, prefix: &str, line: u64) -> Record {
-    let mut record = Record {
-        line,
-        ..Default::default()
-    };
+    let mut record = Record { line, ..Default::default() };
     for word in content.split_whitespace() {
         match word.strip_prefix(prefix) {
             Some("") => {}
@@ -48,10 +45,7 @@ mod tests {
             ("__label__ empty", "", "empty"),
         ] {
             let record = record(content, "__label__", 1);
-            assert_eq!(
-                (record.labels.join("+").as_str(), record.text.as_str()),
-                (labels, text)
-            );
+            assert_eq!((record.labels.join("+").as_str(), record.text.as_str()), (labels, text));
         }
     }
 }

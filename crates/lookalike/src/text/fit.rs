@@ -104,11 +104,7 @@ pub(super) fn count(records: &[Record], options: &TextOptions) -> ChunkCounts {
     for (ngram, id) in counts.ngrams.iter().zip(0..) {
         by_shard[shard(Keyed::new(ngram))].push(id);
     }
-    ChunkCounts {
-        counts,
-        by_shard,
-        documents: records.len() as u64,
-    }
+    ChunkCounts { counts, by_shard, documents: records.len() as u64 }
 }
 
 /// The counts of all records seen so far.
@@ -125,35 +121,25 @@ impl Fit {
     pub(super) fn new(options: &TextOptions) -> Result<Self, TextError> {
         options.check()?;
         let shards = (0..SHARDS).map(|_| Counts::default()).collect();
-        Ok(Self {
-            options: options.clone(),
-            shards,
-            documents: 0,
-            forgotten: 0,
-        })
+        Ok(Self { options: options.clone(), shards, documents: 0, forgotten: 0 })
     }
 
     /// Adds the counts of a group of chunks.
     pub(super) fn add(&mut self, group: &[ChunkCounts]) {
         self.documents += group.iter().map(|chunk| chunk.documents).sum::<u64>();
-        self.shards
-            .par_iter_mut()
-            .enumerate()
-            .for_each(|(at, shard)| {
-                for chunk in group {
-                    for &id in &chunk.by_shard[at] {
-                        let ngram = Keyed::new(chunk.counts.ngrams.get(id));
-                        shard.add(ngram, chunk.counts.counts[id as usize]);
-                    }
+        self.shards.par_iter_mut().enumerate().for_each(|(at, shard)| {
+            for chunk in group {
+                for &id in &chunk.by_shard[at] {
+                    let ngram = Keyed::new(chunk.counts.ngrams.get(id));
+                    shard.add(ngram, chunk.counts.counts[id as usize]);
                 }
-            });
+            }
+        });
         let size = |shards: &[Counts]| shards.iter().map(|s| s.ngrams.len()).sum::<usize>();
         while self.options.hash_bits.is_none() && size(&self.shards) > self.options.table_limit {
             self.forgotten += 1;
             let forgotten = self.forgotten;
-            self.shards
-                .par_iter_mut()
-                .for_each(|s| s.keep(|c| c.documents > forgotten));
+            self.shards.par_iter_mut().for_each(|s| s.keep(|c| c.documents > forgotten));
         }
     }
 
@@ -177,12 +163,7 @@ impl Fit {
             let bucket = name.iter().fold(0, |id, &byte| id << 8 | usize::from(byte));
             document_counts[bucket] = count.documents;
         }
-        Vectoriser::new(
-            self.options,
-            Interner::default(),
-            self.documents,
-            document_counts,
-        )
+        Vectoriser::new(self.options, Interner::default(), self.documents, document_counts)
     }
 
     fn finish_vocabulary(self) -> Result<Vectoriser, TextError> {
@@ -196,9 +177,7 @@ impl Fit {
         if let Some(limit) = self.options.max_features
             && limit < ngrams.len()
         {
-            ngrams.par_sort_unstable_by_key(|&(ngram, count)| {
-                (std::cmp::Reverse(count.total), ngram)
-            });
+            ngrams.par_sort_unstable_by_key(|&(ngram, count)| (std::cmp::Reverse(count.total), ngram));
             ngrams.truncate(limit);
         }
         check_count("n-grams", ngrams.len())?;
@@ -209,11 +188,6 @@ impl Fit {
             vocabulary.insert(Keyed::new(ngram));
         }
         let document_counts = ngrams.iter().map(|(_, count)| count.documents).collect();
-        Ok(Vectoriser::new(
-            self.options.clone(),
-            vocabulary,
-            self.documents,
-            document_counts,
-        ))
+        Ok(Vectoriser::new(self.options.clone(), vocabulary, self.documents, document_counts))
     }
 }

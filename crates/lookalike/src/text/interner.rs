@@ -29,11 +29,7 @@ impl<'a> Keyed<'a> {
     pub(super) const PADDING: usize = 8;
 
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        let key = if bytes.len() <= 8 {
-            little_endian(bytes)
-        } else {
-            long_key(bytes)
-        };
+        let key = if bytes.len() <= 8 { little_endian(bytes) } else { long_key(bytes) };
         Self { bytes, key }
     }
 
@@ -78,9 +74,7 @@ fn little_endian(bytes: &[u8]) -> u64 {
 }
 
 fn long_key(bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(MULTIPLIER, |state, part| {
-        fold(state.rotate_left(23) ^ little_endian(part))
-    })
+    bytes.chunks(8).fold(MULTIPLIER, |state, part| fold(state.rotate_left(23) ^ little_endian(part)))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,11 +86,7 @@ struct Slot {
 }
 
 const EMPTY: u32 = u32::MAX;
-const EMPTY_SLOT: Slot = Slot {
-    key: 0,
-    id: EMPTY,
-    length: 0,
-};
+const EMPTY_SLOT: Slot = Slot { key: 0, id: EMPTY, length: 0 };
 
 /// Distinct byte strings and their numbers, in the order of insertion.
 #[derive(Clone, Debug)]
@@ -110,11 +100,7 @@ pub(super) struct Interner {
 
 impl Default for Interner {
     fn default() -> Self {
-        Self {
-            bytes: Vec::new(),
-            ends: Vec::new(),
-            slots: vec![EMPTY_SLOT; 16],
-        }
+        Self { bytes: Vec::new(), ends: Vec::new(), slots: vec![EMPTY_SLOT; 16] }
     }
 }
 
@@ -148,21 +134,13 @@ impl Interner {
     pub(super) fn insert(&mut self, string: Keyed) -> (u32, bool) {
         let place = self.place(string);
         let slot = self.slots[place];
-        if slot.id != EMPTY {
-            (slot.id, false)
-        } else {
-            (self.add(place, string), true)
-        }
+        if slot.id != EMPTY { (slot.id, false) } else { (self.add(place, string), true) }
     }
 
     fn add(&mut self, place: usize, string: Keyed) -> u32 {
         assert!(self.len() < Self::LIMIT, "more strings than ids");
         let id = self.len() as u32;
-        self.slots[place] = Slot {
-            key: string.key,
-            id,
-            length: string.bytes.len() as u32,
-        };
+        self.slots[place] = Slot { key: string.key, id, length: string.bytes.len() as u32 };
         self.bytes.extend_from_slice(string.bytes);
         self.ends.push(self.bytes.len() as u64);
         if self.len() * 3 > self.slots.len() * 2 {
@@ -247,8 +225,7 @@ mod tests {
     #[test]
     fn the_hash_never_changes() {
         let hashes = ["", "a", " mün", "\tmünchen"].map(|s| Keyed::new(s.as_bytes()).hash());
-        let expected: [u64; 4] =
-            [0, 9759873100903476559, 10380137703224419748, 10029798649457910122];
+        let expected: [u64; 4] = [0, 9759873100903476559, 10380137703224419748, 10029798649457910122];
         assert_eq!(hashes, expected);
     }
 }

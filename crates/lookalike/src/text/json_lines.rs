@@ -24,15 +24,8 @@ impl Layout {
                 "JSON fields have names, not numbers; found {number}, expected the field's name"
             ))),
         };
-        let labels = if options.with_labels {
-            field(&options.labels, &["labels", "label"])?
-        } else {
-            vec![]
-        };
-        Ok(Self {
-            text: field(&options.text, &["text"])?.swap_remove(0),
-            labels,
-        })
+        let labels = if options.with_labels { field(&options.labels, &["labels", "label"])? } else { vec![] };
+        Ok(Self { text: field(&options.text, &["text"])?.swap_remove(0), labels })
     }
 
     pub(super) fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
@@ -47,12 +40,7 @@ impl Layout {
             // The parser says "... at line 1 column c"; the place is ours to say.
             let message = e.to_string();
             let message = message.split(" at line ").next().unwrap_or_default().into();
-            TextError::Json {
-                file: file.into(),
-                line,
-                column: e.column().max(1) as u64,
-                message,
-            }
+            TextError::Json { file: file.into(), line, column: e.column().max(1) as u64, message }
         })?;
         let wrong = |field: &str, found: Option<&Value>, expected| TextError::JsonField {
             file: file.into(),
@@ -61,20 +49,12 @@ impl Layout {
             found: kind(found).into(),
             expected,
         };
-        let labels = match self
-            .labels
-            .iter()
-            .find_map(|name| object.get_key_value(name))
-        {
+        let labels = match self.labels.iter().find_map(|name| object.get_key_value(name)) {
             Some((name, value)) => names(value)
                 .map_err(|bad| wrong(name, Some(bad), "a string, a number or an array of these"))?,
             None if self.labels.is_empty() => Vec::new(),
             None => {
-                return Err(wrong(
-                    &self.labels[0],
-                    None,
-                    "a string, a number or an array of these",
-                ));
+                return Err(wrong(&self.labels[0], None, "a string, a number or an array of these"));
             }
         };
         match object.remove(&self.text) {
@@ -117,9 +97,7 @@ mod tests {
     use crate::text::TextFile;
 
     fn read(content: &str, options: &ReadOptions) -> Result<Vec<Record>, TextError> {
-        TextFile::from_bytes("m", content.as_bytes(), options)?
-            .records()?
-            .collect()
+        TextFile::from_bytes("m", content.as_bytes(), options)?.records()?.collect()
     }
 
     #[test]
@@ -136,20 +114,9 @@ mod tests {
             ..Default::default()
         };
         let records = read(content, &options).unwrap();
-        let seen: Vec<_> = records
-            .iter()
-            .map(|r| (r.line, r.text.as_str(), r.labels.join("+")))
-            .collect();
-        let expected = [
-            (1, "a\nü", "x|y"),
-            (2, "b", "7"),
-            (4, "", "x+2"),
-            (5, "c", ""),
-        ];
-        assert_eq!(
-            seen,
-            expected.map(|(line, text, labels)| (line, text, labels.to_string()))
-        );
+        let seen: Vec<_> = records.iter().map(|r| (r.line, r.text.as_str(), r.labels.join("+"))).collect();
+        let expected = [(1, "a\nü", "x|y"), (2, "b", "7"), (4, "", "x+2"), (5, "c", "")];
+        assert_eq!(seen, expected.map(|(line, text, labels)| (line, text, labels.to_string())));
     }
 
     #[test]
@@ -157,12 +124,7 @@ mod tests {
         let options = ReadOptions::default();
         let good = "{\"text\":\"a\",\"label\":\"b\"}\n";
         match read(&format!("{good}{{\"text\": oops}}\n"), &options) {
-            Err(TextError::Json {
-                line: 2,
-                column: 10,
-                message,
-                ..
-            }) => {
+            Err(TextError::Json { line: 2, column: 10, message, .. }) => {
                 assert!(!message.contains("line"), "{message}");
             }
             other => panic!("{other:?}"),
@@ -171,28 +133,16 @@ mod tests {
             ("{\"text\":\"a\"}", "labels", "missing"),
             ("{\"label\":\"a\"}", "text", "missing"),
             ("{\"label\":\"a\",\"text\":1}", "text", "a number"),
-            (
-                "{\"label\":[true],\"text\":\"a\"}",
-                "label",
-                "true or false",
-            ),
+            ("{\"label\":[true],\"text\":\"a\"}", "label", "true or false"),
         ] {
             match read(&format!("{good}\n{bad}\n"), &options) {
-                Err(TextError::JsonField {
-                    line: 3,
-                    field: f,
-                    found: w,
-                    ..
-                }) => {
+                Err(TextError::JsonField { line: 3, field: f, found: w, .. }) => {
                     assert_eq!((f.as_str(), w.as_str()), (field, found));
                 }
                 other => panic!("{bad}: {other:?}"),
             }
         }
-        let numbered = ReadOptions {
-            text: Some(Column::Number(1)),
-            ..options
-        };
+        let numbered = ReadOptions { text: Some(Column::Number(1)), ..options };
         assert!(matches!(read(good, &numbered), Err(TextError::Options(_))));
     }
 }

@@ -79,15 +79,10 @@ impl LabelNames {
         let path = directory.join(FILE);
         let bytes = fs::read(&path).map_err(|e| TextError::io(path.to_string_lossy(), e))?;
         let mut names = Interner::default();
-        let content =
-            String::from_utf8(bytes).map_err(|_| TextError::corrupted(&path, 0, "not UTF-8"))?;
+        let content = String::from_utf8(bytes).map_err(|_| TextError::corrupted(&path, 0, "not UTF-8"))?;
         if !content.is_empty() && !content.ends_with('\n') {
             let line = content.split('\n').count();
-            return Err(TextError::corrupted(
-                &path,
-                line,
-                "the last line is cut short",
-            ));
+            return Err(TextError::corrupted(&path, line, "the last line is cut short"));
         }
         for (line, number) in content.split_terminator('\n').zip(1..) {
             let wrong = |found: String| TextError::corrupted(&path, number, found);
@@ -96,9 +91,7 @@ impl LabelNames {
                 return Err(wrong("an empty name".into()));
             }
             if !names.insert(Keyed::new(name.as_bytes())).1 {
-                return Err(wrong(format!(
-                    "the name {name:?} stands here a second time"
-                )));
+                return Err(wrong(format!("the name {name:?} stands here a second time")));
             }
         }
         Ok(Self { names })
@@ -162,22 +155,15 @@ mod tests {
     #[test]
     fn damage_is_noticed() {
         let directory = tempfile::tempdir().unwrap();
-        for (content, line) in [
-            (&b"a\nb\na\n"[..], 3),
-            (b"a\n\\x\n", 2),
-            (b"a\nb", 2),
-            (b"a\n\nb\n", 2),
-            (b"\xff\n", 0),
-        ] {
+        for (content, line) in
+            [(&b"a\nb\na\n"[..], 3), (b"a\n\\x\n", 2), (b"a\nb", 2), (b"a\n\nb\n", 2), (b"\xff\n", 0)]
+        {
             std::fs::write(directory.path().join(FILE), content).unwrap();
             match LabelNames::load(directory.path()) {
                 Err(TextError::Corrupted { line: found, .. }) => assert_eq!(found, line),
                 other => panic!("{other:?}"),
             }
         }
-        assert!(matches!(
-            LabelNames::load(Path::new("nowhere")),
-            Err(TextError::Io { .. })
-        ));
+        assert!(matches!(LabelNames::load(Path::new("nowhere")), Err(TextError::Io { .. })));
     }
 }

@@ -40,14 +40,9 @@ pub fn dense_dataset_with_names(
 }
 
 fn label_rows(labels: &Path, separator: &str) -> Result<Vec<Vec<String>>, TextError> {
-    let options = ReadOptions {
-        format: Some(Format::Lines),
-        ..Default::default()
-    };
+    let options = ReadOptions { format: Some(Format::Lines), ..Default::default() };
     let file = TextFile::open(labels, &options)?;
-    file.records()?
-        .map(|record| Ok(split_labels(&record?.text, separator)))
-        .collect()
+    file.records()?.map(|record| Ok(split_labels(&record?.text, separator))).collect()
 }
 
 fn read(
@@ -66,10 +61,7 @@ fn read(
         });
     }
     let mut dataset = Dataset::empty(matrix.columns, names.len());
-    let mut report = Report {
-        labels: names.len(),
-        ..Default::default()
-    };
+    let mut report = Report { labels: names.len(), ..Default::default() };
     for (row, line) in rows.iter().zip(1..) {
         let values = matrix.next_row(line)?;
         let (ids, unseen) = label_ids(row, names);
@@ -100,65 +92,40 @@ impl Matrix {
             found,
             expected: expected.into(),
         };
-        let header =
-            header(&mut reader).map_err(|found| wrong(found, "a file written by numpy.save"))?;
+        let header = header(&mut reader).map_err(|found| wrong(found, "a file written by numpy.save"))?;
         let is_half = match entry(&header, "descr") {
             Some("'<f4'") => false,
             Some("'<f2'") => true,
             other => {
                 let found = format!("the elements are {}", other.unwrap_or("of an unknown type"));
-                return Err(wrong(
-                    found,
-                    "'<f4' or '<f2'; convert with array.astype('<f4')",
-                ));
+                return Err(wrong(found, "'<f4' or '<f2'; convert with array.astype('<f4')"));
             }
         };
         if entry(&header, "fortran_order") != Some("False") {
             let found = "the matrix is stored column by column".into();
-            return Err(wrong(
-                found,
-                "C order; convert with numpy.ascontiguousarray(array)",
-            ));
+            return Err(wrong(found, "C order; convert with numpy.ascontiguousarray(array)"));
         }
         let Some((rows, columns)) = entry(&header, "shape").and_then(two_sizes) else {
-            let found = format!(
-                "the shape is {}",
-                entry(&header, "shape").unwrap_or("unknown")
-            );
-            return Err(wrong(
-                found,
-                "two sizes, (examples, columns), columns from 1 to 2^20",
-            ));
+            let found = format!("the shape is {}", entry(&header, "shape").unwrap_or("unknown"));
+            return Err(wrong(found, "two sizes, (examples, columns), columns from 1 to 2^20"));
         };
         let row_bytes = columns * if is_half { 2 } else { 4 };
         let (reader, buffer) = (Box::new(reader), vec![0; row_bytes]);
-        Ok(Self {
-            file,
-            reader,
-            rows,
-            columns,
-            is_half,
-            buffer,
-        })
+        Ok(Self { file, reader, rows, columns, is_half, buffer })
     }
 
     fn next_row(&mut self, row: u64) -> Result<Vec<f32>, TextError> {
-        self.reader
-            .read_exact(&mut self.buffer)
-            .map_err(|e| match e.kind() {
-                std::io::ErrorKind::UnexpectedEof => TextError::Npy {
-                    file: self.file.clone(),
-                    found: format!("the file ends within row {row}"),
-                    expected: format!("{} rows as its header says; copy the file again", self.rows),
-                },
-                _ => TextError::io(self.file.as_str(), e),
-            })?;
+        self.reader.read_exact(&mut self.buffer).map_err(|e| match e.kind() {
+            std::io::ErrorKind::UnexpectedEof => TextError::Npy {
+                file: self.file.clone(),
+                found: format!("the file ends within row {row}"),
+                expected: format!("{} rows as its header says; copy the file again", self.rows),
+            },
+            _ => TextError::io(self.file.as_str(), e),
+        })?;
         let values: Vec<f32> = if self.is_half {
             let (pairs, _) = self.buffer.as_chunks::<2>();
-            pairs
-                .iter()
-                .map(|&pair| f16::from_le_bytes(pair).to_f32())
-                .collect()
+            pairs.iter().map(|&pair| f16::from_le_bytes(pair).to_f32()).collect()
         } else {
             let (words, _) = self.buffer.as_chunks::<4>();
             words.iter().map(|&word| f32::from_le_bytes(word)).collect()
@@ -220,11 +187,7 @@ fn header(reader: &mut impl Read) -> Result<String, String> {
 fn entry<'a>(header: &'a str, key: &str) -> Option<&'a str> {
     let (_, rest) = header.split_once(&format!("'{key}':"))?;
     let rest = rest.trim_start();
-    let end = if rest.starts_with('(') {
-        rest.find(')')? + 1
-    } else {
-        rest.find([',', '}'])?
-    };
+    let end = if rest.starts_with('(') { rest.find(')')? + 1 } else { rest.find([',', '}'])? };
     Some(rest[..end].trim())
 }
 
@@ -241,8 +204,7 @@ mod tests {
     use super::*;
 
     fn npy(version: u8, descr: &str, order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
-        let mut header =
-            format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}");
+        let mut header = format!("{{'descr': {descr}, 'fortran_order': {order}, 'shape': {shape}, }}");
         header.push_str(&" ".repeat(63 - header.len() % 64));
         header.push('\n');
         let mut file = b"\x93NUMPY".to_vec();
@@ -258,18 +220,12 @@ mod tests {
     }
 
     fn floats(values: &[f32]) -> Vec<u8> {
-        values
-            .iter()
-            .flat_map(|value| value.to_le_bytes())
-            .collect()
+        values.iter().flat_map(|value| value.to_le_bytes()).collect()
     }
 
     fn load(matrix: &[u8], labels: &str) -> Result<(Dataset, LabelNames, Report), TextError> {
         let directory = tempfile::tempdir().unwrap();
-        let (m, l) = (
-            directory.path().join("m.npy"),
-            directory.path().join("l.txt"),
-        );
+        let (m, l) = (directory.path().join("m.npy"), directory.path().join("l.txt"));
         std::fs::write(&m, matrix).unwrap();
         std::fs::write(&l, labels).unwrap();
         dense_dataset(&m, &l, ";")
@@ -278,10 +234,7 @@ mod tests {
     #[test]
     fn both_element_types_and_headers_give_the_same_rows() {
         let values = [1.5, 0.0, -2.0, 0.25, 3.0, 0.0];
-        let halves: Vec<u8> = values
-            .iter()
-            .flat_map(|&value| f16::from_f32(value).to_le_bytes())
-            .collect();
+        let halves: Vec<u8> = values.iter().flat_map(|&value| f16::from_f32(value).to_le_bytes()).collect();
         let files = [
             npy(1, "'<f4'", "False", "(2, 3)", &floats(&values)),
             npy(2, "'<f2'", "False", "(2, 3)", &halves),
@@ -289,10 +242,7 @@ mod tests {
         for file in files {
             let (dataset, names, report) = load(&file, "b; a\n\n").unwrap();
             assert_eq!(names.iter().collect::<Vec<_>>(), ["a", "b"]);
-            assert_eq!(
-                (report.examples, report.unlabelled, report.unlabelled_line),
-                (2, 1, Some(2))
-            );
+            assert_eq!((report.examples, report.unlabelled, report.unlabelled_line), (2, 1, Some(2)));
             let view = dataset.view();
             assert_eq!((view.num_features, view.num_classes), (3, 2));
             assert_eq!(view.features(0), (&[0, 2][..], &[1.5, -2.0][..]));
@@ -310,19 +260,10 @@ mod tests {
             (npy(1, "'<f4'", "True", "(1, 2)", &data), "column by column"),
             (npy(1, "'<f4'", "False", "(2,)", &data), "(2,)"),
             (npy(1, "'<f4'", "False", "(1, 2, 1)", &data), "(1, 2, 1)"),
-            (
-                npy(1, "'<f4'", "False", "(1, 99999999999)", &data),
-                "99999999999",
-            ),
-            (
-                npy(1, "'<f4'", "False", "(1, 3)", &data),
-                "ends within row 1",
-            ),
+            (npy(1, "'<f4'", "False", "(1, 99999999999)", &data), "99999999999"),
+            (npy(1, "'<f4'", "False", "(1, 3)", &data), "ends within row 1"),
             (npy(1, "'<f4'", "False", "(1, 1)", &data), "bytes follow"),
-            (
-                npy(1, "'<f4'", "False", "(1, 2)", &floats(&[1.0, f32::NAN])),
-                "column 2 is NaN",
-            ),
+            (npy(1, "'<f4'", "False", "(1, 2)", &floats(&[1.0, f32::NAN])), "column 2 is NaN"),
             (npy(9, "'<f4'", "False", "(1, 2)", &data), "version 9"),
             (b"\x93NUMPY\x02\x00\xff\xff\xff\xff".to_vec(), "claims"),
             (b"PK\x03\x04....".to_vec(), "does not begin"),
@@ -333,9 +274,7 @@ mod tests {
         }
         let matrix = npy(1, "'<f4'", "False", "(2, 1)", &data);
         match load(&matrix, "x\ny\nz\n") {
-            Err(TextError::RowsDiffer {
-                lines: 3, rows: 2, ..
-            }) => {}
+            Err(TextError::RowsDiffer { lines: 3, rows: 2, .. }) => {}
             other => panic!("{other:?}"),
         }
     }

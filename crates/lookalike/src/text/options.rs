@@ -87,9 +87,9 @@ impl TextOptions {
             }
         }
         match self.hash_bits {
-            Some(bits) if !(1..=HASH_BITS_MAX).contains(&bits) => wrong(format!(
-                "hash_bits is {bits}, expected 1 to {HASH_BITS_MAX}"
-            )),
+            Some(bits) if !(1..=HASH_BITS_MAX).contains(&bits) => {
+                wrong(format!("hash_bits is {bits}, expected 1 to {HASH_BITS_MAX}"))
+            }
             _ if self.max_features == Some(0) => {
                 wrong("max_features is 0, expected at least 1, or none for no limit".into())
             }

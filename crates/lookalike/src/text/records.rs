@@ -77,9 +77,7 @@ impl FromStr for Column {
     /// Digits are a number, everything else a name.
     fn from_str(column: &str) -> Result<Self, TextError> {
         match column.parse() {
-            Ok(0) => Err(TextError::Options(
-                "columns are numbered from 1, found 0".into(),
-            )),
+            Ok(0) => Err(TextError::Options("columns are numbered from 1, found 0".into())),
             Ok(number) => Ok(Self::Number(number)),
             Err(_) => Ok(Self::Name(column.into())),
         }
@@ -150,11 +148,7 @@ impl Layout {
             Self::JsonLines(layout) => layout.parse(chunk, file),
             Self::FastText { prefix } => fasttext::parse(chunk, file, prefix),
             Self::Lines => Ok(lines(chunk.text(file)?, chunk.line)
-                .map(|(line, text)| Record {
-                    text: text.into(),
-                    labels: Vec::new(),
-                    line,
-                })
+                .map(|(line, text)| Record { text: text.into(), labels: Vec::new(), line })
                 .collect()),
         }
     }
@@ -167,16 +161,9 @@ pub(super) fn lines(text: &str, first: u64) -> impl Iterator<Item = (u64, &str)>
 
 /// Label names of one cell.
 pub(super) fn split_labels(cell: &str, separator: &str) -> Vec<String> {
-    let names: Box<dyn Iterator<Item = &str>> = if separator.is_empty() {
-        Box::new(std::iter::once(cell))
-    } else {
-        Box::new(cell.split(separator))
-    };
-    names
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-        .map(String::from)
-        .collect()
+    let names: Box<dyn Iterator<Item = &str>> =
+        if separator.is_empty() { Box::new(std::iter::once(cell)) } else { Box::new(cell.split(separator)) };
+    names.map(str::trim).filter(|name| !name.is_empty()).map(String::from).collect()
 }
 
 /// A file of records that can be read as often as needed.
@@ -195,13 +182,7 @@ impl TextFile {
 
     /// A file in memory, plain or compressed; `name` is for messages.
     pub fn from_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Self, TextError> {
-        Self::new(
-            Source::Memory {
-                name: name.into(),
-                bytes: bytes.into(),
-            },
-            options,
-        )
+        Self::new(Source::Memory { name: name.into(), bytes: bytes.into() }, options)
     }
 
     fn new(source: Source, options: &ReadOptions) -> Result<Self, TextError> {
@@ -242,10 +223,8 @@ impl TextFile {
         let mut group = chunks.next_group()?;
         while !group.is_empty() {
             let parse = |chunk: &Chunk| self.layout.parse(chunk, &file).map(&work);
-            let (next, done) = rayon::join(
-                || chunks.next_group(),
-                || group.par_iter().map(parse).collect::<Vec<_>>(),
-            );
+            let (next, done) =
+                rayon::join(|| chunks.next_group(), || group.par_iter().map(parse).collect::<Vec<_>>());
             take(done.into_iter().collect::<Result<_, _>>()?);
             group = next?;
         }
@@ -253,19 +232,15 @@ impl TextFile {
     }
 
     /// All records, one after the other, with one chunk in memory at a time.
-    pub fn records(
-        &self,
-    ) -> Result<impl Iterator<Item = Result<Record, TextError>> + use<'_>, TextError> {
+    pub fn records(&self) -> Result<impl Iterator<Item = Result<Record, TextError>> + use<'_>, TextError> {
         let file = self.name();
         let mut chunks = Chunks::new(&self.source, self.layout.framing())?;
-        Ok(
-            std::iter::from_fn(move || chunks.next_chunk().transpose()).flat_map(move |chunk| {
-                match chunk.and_then(|chunk| self.layout.parse(&chunk, &file)) {
-                    Ok(records) => records.into_iter().map(Ok).collect(),
-                    Err(e) => vec![Err(e)],
-                }
-            }),
-        )
+        Ok(std::iter::from_fn(move || chunks.next_chunk().transpose()).flat_map(move |chunk| {
+            match chunk.and_then(|chunk| self.layout.parse(&chunk, &file)) {
+                Ok(records) => records.into_iter().map(Ok).collect(),
+                Err(e) => vec![Err(e)],
+            }
+        }))
     }
 }
 
@@ -276,29 +251,19 @@ mod tests {
     /// Every format tells the same story.
     #[test]
     fn formats_are_detected_and_agree() {
-        let expected = [
-            ("München, Isar", vec!["Munich", "Bavaria"]),
-            ("wien", vec!["Vienna"]),
-        ];
+        let expected = [("München, Isar", vec!["Munich", "Bavaria"]), ("wien", vec!["Vienna"])];
         let files = [
             (Format::Tsv, "München, Isar\tMunich|Bavaria\nwien\tVienna\n"),
-            (
-                Format::Csv,
-                "labels,text\r\nMunich|Bavaria,\"München, Isar\"\r\nVienna,wien\r\n",
-            ),
+            (Format::Csv, "labels,text\r\nMunich|Bavaria,\"München, Isar\"\r\nVienna,wien\r\n"),
             (
                 Format::JsonLines,
                 "{\"text\":\"München, Isar\",\"labels\":[\"Munich\",\"Bavaria\"]}\n\n\
                  {\"labels\":\"Vienna\",\"text\":\"wien\"}",
             ),
-            (
-                Format::FastText,
-                "__label__Munich __label__Bavaria München, Isar\n__label__Vienna wien\n",
-            ),
+            (Format::FastText, "__label__Munich __label__Bavaria München, Isar\n__label__Vienna wien\n"),
         ];
         for (format, content) in files {
-            let file = TextFile::from_bytes("memory", content.as_bytes(), &ReadOptions::default())
-                .unwrap();
+            let file = TextFile::from_bytes("memory", content.as_bytes(), &ReadOptions::default()).unwrap();
             assert_eq!(file.format(), format);
             let records: Vec<Record> = file.records().unwrap().map(Result::unwrap).collect();
             assert_eq!(records.len(), 2, "{format:?}");
@@ -311,53 +276,29 @@ mod tests {
 
     #[test]
     fn groups_come_in_the_order_of_the_file() {
-        let content: String = (0..60_000)
-            .map(|i| format!("text number {i}\tlabel{i}\n"))
-            .collect();
-        let file =
-            TextFile::from_bytes("memory", content.as_bytes(), &ReadOptions::default()).unwrap();
+        let content: String = (0..60_000).map(|i| format!("text number {i}\tlabel{i}\n")).collect();
+        let file = TextFile::from_bytes("memory", content.as_bytes(), &ReadOptions::default()).unwrap();
         let mut grouped = Vec::new();
-        file.for_each_group(
-            |records| records,
-            |group| grouped.extend(group.into_iter().flatten()),
-        )
-        .unwrap();
+        file.for_each_group(|records| records, |group| grouped.extend(group.into_iter().flatten())).unwrap();
         let streamed: Vec<Record> = file.records().unwrap().map(Result::unwrap).collect();
         assert_eq!(grouped.len(), 60_000);
         assert_eq!(grouped, streamed);
-        assert!(
-            grouped
-                .iter()
-                .zip(1..)
-                .all(|(record, line)| record.line == line)
-        );
+        assert!(grouped.iter().zip(1..).all(|(record, line)| record.line == line));
     }
 
     #[test]
     fn invalid_utf8_is_placed() {
-        let content = [
-            b"ok\tx\n".repeat(100_000),
-            b"M\xc3\xbcn\xfcchen\ty\n".to_vec(),
-        ]
-        .concat();
+        let content = [b"ok\tx\n".repeat(100_000), b"M\xc3\xbcn\xfcchen\ty\n".to_vec()].concat();
         let file = TextFile::from_bytes("m", &content, &ReadOptions::default()).unwrap();
         match file.records().unwrap().find_map(Result::err) {
-            Some(TextError::InvalidUtf8 {
-                line: 100_001,
-                column: 4,
-                found: 0xfc,
-                ..
-            }) => {}
+            Some(TextError::InvalidUtf8 { line: 100_001, column: 4, found: 0xfc, .. }) => {}
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn plain_lines_keep_blank_ones() {
-        let options = ReadOptions {
-            with_labels: false,
-            ..Default::default()
-        };
+        let options = ReadOptions { with_labels: false, ..Default::default() };
         let file = TextFile::from_bytes("m", b"Hello, world\n\nbye\n", &options).unwrap();
         assert_eq!(file.format(), Format::Lines);
         let texts: Vec<_> = file.records().unwrap().map(|r| r.unwrap().text).collect();

@@ -46,9 +46,7 @@ impl Source {
         let (start, raw) = peek::<4>(raw).map_err(failed)?;
         let plain: Box<dyn Read + Send> = match start[..] {
             [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(raw))),
-            [0x28, 0xb5, 0x2f, 0xfd] => {
-                Box::new(zstd::stream::read::Decoder::new(raw).map_err(failed)?)
-            }
+            [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::stream::read::Decoder::new(raw).map_err(failed)?),
             _ => raw,
         };
         let (start, mut plain) = peek::<3>(plain).map_err(failed)?;
@@ -100,14 +98,7 @@ pub(super) struct Chunks {
 impl Chunks {
     pub(super) fn new(source: &Source, framing: Framing) -> Result<Self, TextError> {
         let reader = source.open()?;
-        Ok(Self {
-            reader,
-            file: source.name(),
-            framing,
-            rest: Vec::new(),
-            line: 1,
-            at_end: false,
-        })
+        Ok(Self { reader, file: source.name(), framing, rest: Vec::new(), line: 1, at_end: false })
     }
 
     /// The next chunks, as many as are worked on together; none at the end.
@@ -162,11 +153,7 @@ impl Chunks {
                 let (line, column) = position(bytes, at, self.line);
                 TextError::UnbalancedQuote { file, line, column }
             }
-            None => TextError::TooLong {
-                file,
-                line: self.line,
-                limit_bytes: RECORD_BYTES_MAX,
-            },
+            None => TextError::TooLong { file, line: self.line, limit_bytes: RECORD_BYTES_MAX },
         }
     }
 }
@@ -224,12 +211,7 @@ impl Chunk {
         std::str::from_utf8(&self.bytes).map_err(|e| {
             let at = e.valid_up_to();
             let (line, column) = position(&self.bytes, at, self.line);
-            TextError::InvalidUtf8 {
-                file: file.into(),
-                line,
-                column,
-                found: self.bytes[at],
-            }
+            TextError::InvalidUtf8 { file: file.into(), line, column, found: self.bytes[at] }
         })
     }
 }
@@ -241,10 +223,7 @@ mod tests {
     use super::*;
 
     fn memory(bytes: &[u8]) -> Source {
-        Source::Memory {
-            name: "memory".into(),
-            bytes: bytes.into(),
-        }
+        Source::Memory { name: "memory".into(), bytes: bytes.into() }
     }
 
     fn all(source: &Source, framing: Framing) -> Vec<Chunk> {
@@ -266,20 +245,14 @@ mod tests {
             assert_eq!(chunk.line, line);
             line += memchr_iter(b'\n', &chunk.bytes).count() as u64;
         }
-        assert_eq!(
-            chunks.into_iter().flat_map(|c| c.bytes).collect::<Vec<_>>(),
-            text
-        );
+        assert_eq!(chunks.into_iter().flat_map(|c| c.bytes).collect::<Vec<_>>(), text);
     }
 
     #[test]
     fn a_record_longer_than_a_chunk_is_kept_whole() {
         let text = [vec![b'a'; 3 * CHUNK_BYTES], b"\nb".to_vec()].concat();
         let chunks = all(&memory(&text), Framing::Lines);
-        assert_eq!(
-            chunks.into_iter().flat_map(|c| c.bytes).collect::<Vec<_>>(),
-            text
-        );
+        assert_eq!(chunks.into_iter().flat_map(|c| c.bytes).collect::<Vec<_>>(), text);
     }
 
     #[test]
@@ -288,9 +261,7 @@ mod tests {
         let mut chunks = Chunks::new(&memory(&text), Framing::Quoted { delimiter: b',' }).unwrap();
         assert_eq!(chunks.next_chunk().unwrap().unwrap().bytes, b"a,b\n");
         match chunks.next_chunk() {
-            Err(TextError::UnbalancedQuote {
-                line: 2, column: 3, ..
-            }) => {}
+            Err(TextError::UnbalancedQuote { line: 2, column: 3, .. }) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -303,20 +274,12 @@ mod tests {
         let zst = zstd::encode_all(&plain[..], 1).unwrap();
         for packed in [plain.to_vec(), gz.finish().unwrap(), zst] {
             let mut read = Vec::new();
-            memory(&packed)
-                .open()
-                .unwrap()
-                .read_to_end(&mut read)
-                .unwrap();
+            memory(&packed).open().unwrap().read_to_end(&mut read).unwrap();
             assert_eq!(read, &plain[3..]);
         }
         for short in [&b""[..], b"a", b"\x1f"] {
             let mut read = Vec::new();
-            memory(short)
-                .open()
-                .unwrap()
-                .read_to_end(&mut read)
-                .unwrap();
+            memory(short).open().unwrap().read_to_end(&mut read).unwrap();
             assert_eq!(read, short);
         }
     }

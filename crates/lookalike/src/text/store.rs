@@ -36,9 +36,7 @@ impl Vectoriser {
     /// Writes the vectoriser into a directory.
     pub fn save(&self, directory: &Path) -> Result<(), TextError> {
         let path = directory.join(VOCABULARY_FILE);
-        let crc = self
-            .save_vocabulary(&path)
-            .map_err(|e| TextError::io(path.to_string_lossy(), e))?;
+        let crc = self.save_vocabulary(&path).map_err(|e| TextError::io(path.to_string_lossy(), e))?;
         let header = Header {
             version: VERSION,
             documents: self.documents,
@@ -53,10 +51,7 @@ impl Vectoriser {
     }
 
     fn save_vocabulary(&self, path: &Path) -> std::io::Result<u32> {
-        let mut out = Summed {
-            inner: fs::File::create(path)?,
-            crc: crc32fast::Hasher::new(),
-        };
+        let mut out = Summed { inner: fs::File::create(path)?, crc: crc32fast::Hasher::new() };
         let mut lines = BufWriter::with_capacity(1 << 20, &mut out);
         for (count, id) in self.document_counts.iter().zip(0..) {
             match self.feature(id) {
@@ -74,16 +69,13 @@ impl Vectoriser {
     pub fn load(directory: &Path) -> Result<Self, TextError> {
         let path = directory.join(HEADER_FILE);
         let json = read(&path)?;
-        let header: Header = serde_json::from_str(&json)
-            .map_err(|e| TextError::corrupted(&path, e.line(), e.to_string()))?;
+        let header: Header =
+            serde_json::from_str(&json).map_err(|e| TextError::corrupted(&path, e.line(), e.to_string()))?;
         if header.version != VERSION {
             return Err(TextError::corrupted(
                 &path,
                 0,
-                format!(
-                    "version {} found, version {VERSION} expected",
-                    header.version
-                ),
+                format!("version {} found, version {VERSION} expected", header.version),
             ));
         }
         header.options.check()?;
@@ -113,9 +105,7 @@ fn load_vocabulary(path: &Path, content: &str, header: Header) -> Result<Vectori
             None if hashed.is_some() => (content, None),
             _ => return Err(wrong("wrong number of columns")),
         };
-        let count: u32 = count
-            .parse()
-            .map_err(|_| wrong("the count is not a number"))?;
+        let count: u32 = count.parse().map_err(|_| wrong("the count is not a number"))?;
         if u64::from(count) > header.documents {
             return Err(wrong("a count beyond the number of texts"));
         }
@@ -134,21 +124,14 @@ fn load_vocabulary(path: &Path, content: &str, header: Header) -> Result<Vectori
         let found = format!("{} lines found, {expected} expected", counts.len());
         return Err(TextError::corrupted(path, counts.len(), found));
     }
-    Ok(Vectoriser::new(
-        header.options,
-        vocabulary,
-        header.documents,
-        counts,
-    ))
+    Ok(Vectoriser::new(header.options, vocabulary, header.documents, counts))
 }
 
 /// The bytes of an n-gram as the vocabulary keeps them.
 fn stored_ngram(column: &str) -> Option<Vec<u8>> {
     match column.split_once('\t')? {
         ("w", words) => {
-            let marked = words
-                .split(' ')
-                .flat_map(|word| [&[WORD_MARK][..], word.as_bytes()]);
+            let marked = words.split(' ').flat_map(|word| [&[WORD_MARK][..], word.as_bytes()]);
             Some(marked.collect::<Vec<_>>().concat())
         }
         ("c", characters) if !characters.starts_with(char::from(WORD_MARK)) => {
@@ -186,12 +169,8 @@ mod tests {
     fn fitted(hash_bits: Option<u32>) -> Vectoriser {
         let content = "München an der Isar\tx\nMünster Σίσυφος\ty\n\u{1}\\ ab 北京市\tx\n";
         let file = TextFile::from_bytes("m", content.as_bytes(), &ReadOptions::default()).unwrap();
-        let options = TextOptions {
-            words: Some(Sizes::new(1, 2)),
-            min_documents: 1,
-            hash_bits,
-            ..Default::default()
-        };
+        let options =
+            TextOptions { words: Some(Sizes::new(1, 2)), min_documents: 1, hash_bits, ..Default::default() };
         fit_dataset(&file, &options).unwrap().vectoriser
     }
 
@@ -233,9 +212,8 @@ mod tests {
         let saved = fitted(None);
         let loaded = reloaded(&saved);
         assert_eq!(saved.num_features(), loaded.num_features());
-        let names = |v: &Vectoriser| {
-            (0..v.num_features() as u32).map(|id| v.feature_name(id)).collect::<Vec<_>>()
-        };
+        let names =
+            |v: &Vectoriser| (0..v.num_features() as u32).map(|id| v.feature_name(id)).collect::<Vec<_>>();
         assert_eq!(names(&saved), names(&loaded));
         for name in ["isar", "an der", "' mün'", "'\u{1}\\ '", "'京市 '"] {
             assert!(names(&loaded).iter().any(|found| found == name), "{name}");

@@ -73,13 +73,7 @@ impl Tokens {
             } else {
                 self.cut_unicode();
                 let starts = &self.starts;
-                character_ngrams(
-                    &self.characters,
-                    &self.spaces,
-                    |i| starts[i],
-                    sizes,
-                    &mut take,
-                );
+                character_ngrams(&self.characters, &self.spaces, |i| starts[i], sizes, &mut take);
             }
         }
         if let Some(sizes) = options.words {
@@ -112,8 +106,7 @@ impl Tokens {
         if text.contains('Σ') {
             self.normal.push_str(&text.to_lowercase());
         } else {
-            self.normal
-                .extend(text.chars().flat_map(char::to_lowercase));
+            self.normal.extend(text.chars().flat_map(char::to_lowercase));
         }
     }
 
@@ -141,13 +134,11 @@ impl Tokens {
             self.starts.push(self.characters.len());
             self.characters.push(b' ');
             let base = self.characters.len();
-            self.starts
-                .extend(word.char_indices().map(|(at, _)| base + at));
+            self.starts.extend(word.char_indices().map(|(at, _)| base + at));
             self.characters.extend_from_slice(word.as_bytes());
         }
         self.spaces.push(self.starts.len());
-        self.starts
-            .extend([self.characters.len(), self.characters.len() + 1]);
+        self.starts.extend([self.characters.len(), self.characters.len() + 1]);
         self.characters.push(b' ');
         self.characters.extend([0; Keyed::PADDING]);
     }
@@ -155,11 +146,7 @@ impl Tokens {
     fn cut_words(&mut self, length_min: usize) {
         self.words.clear();
         self.word_starts.clear();
-        for word in self
-            .normal
-            .split(|c| !is_word(c))
-            .filter(|word| !word.is_empty())
-        {
+        for word in self.normal.split(|c| !is_word(c)).filter(|word| !word.is_empty()) {
             if length_min <= 1 || word.chars().nth(length_min - 1).is_some() {
                 self.word_starts.push(self.words.len());
                 self.words.push(WORD_MARK);
@@ -211,30 +198,18 @@ mod tests {
 
     fn characters(min: usize, max: usize) -> TextOptions {
         let characters = Some(Sizes::new(min, max));
-        TextOptions {
-            words: None,
-            characters,
-            ..Default::default()
-        }
+        TextOptions { words: None, characters, ..Default::default() }
     }
 
     fn words(min: usize, max: usize, word_length_min: usize) -> TextOptions {
         let words = Some(Sizes::new(min, max));
-        TextOptions {
-            words,
-            characters: None,
-            word_length_min,
-            ..Default::default()
-        }
+        TextOptions { words, characters: None, word_length_min, ..Default::default() }
     }
 
     #[test]
     fn characters_stay_within_words() {
         assert_eq!(ngrams("Ab  c\t", &characters(3, 3)), [" ab", "ab ", " c "]);
-        assert_eq!(
-            ngrams("ab", &characters(2, 4)),
-            [" a", "ab", "b ", " ab", "ab ", " ab "]
-        );
+        assert_eq!(ngrams("ab", &characters(2, 4)), [" a", "ab", "b ", " ab", "ab ", " ab "]);
         // Shorter than the shortest: whole, once.
         assert_eq!(ngrams("a bcd", &characters(5, 6)), [" a ", " bcd "]);
         assert_eq!(ngrams("Ü ß", &characters(2, 2)), [" ü", "ü ", " ß", "ß "]);
@@ -243,14 +218,8 @@ mod tests {
 
     #[test]
     fn words_are_runs_of_letters_digits_and_marks() {
-        assert_eq!(
-            ngrams("New-York, a 2b!", &words(1, 1, 2)),
-            ["\tnew", "\tyork", "\t2b"]
-        );
-        assert_eq!(
-            ngrams("a bc d", &words(1, 2, 1)),
-            ["\ta", "\tbc", "\td", "\ta\tbc", "\tbc\td"]
-        );
+        assert_eq!(ngrams("New-York, a 2b!", &words(1, 1, 2)), ["\tnew", "\tyork", "\t2b"]);
+        assert_eq!(ngrams("a bc d", &words(1, 2, 1)), ["\ta", "\tbc", "\td", "\ta\tbc", "\tbc\td"]);
         assert_eq!(ngrams("दिल्ली", &words(1, 1, 2)), ["\tदिल्ली"]);
         assert!(ngrams("? !", &words(1, 3, 1)).is_empty());
     }
@@ -279,10 +248,7 @@ mod tests {
                 found.push(word.iter().collect());
             }
             for size in min..=max {
-                found.extend(
-                    word.windows(size)
-                        .map(|part| part.iter().collect::<String>()),
-                );
+                found.extend(word.windows(size).map(|part| part.iter().collect::<String>()));
             }
         }
         found

@@ -68,16 +68,9 @@ impl Vectoriser {
         documents: u64,
         document_counts: Vec<u32>,
     ) -> Self {
-        let inverse =
-            |&count: &u32| (((1 + documents) as f64 / (1.0 + f64::from(count))).ln() + 1.0) as f32;
+        let inverse = |&count: &u32| (((1 + documents) as f64 / (1.0 + f64::from(count))).ln() + 1.0) as f32;
         let inverse_frequencies = document_counts.iter().map(inverse).collect();
-        Self {
-            options,
-            vocabulary,
-            documents,
-            document_counts,
-            inverse_frequencies,
-        }
+        Self { options, vocabulary, documents, document_counts, inverse_frequencies }
     }
 
     /// What was chosen.
@@ -114,20 +107,13 @@ impl Vectoriser {
 
     /// The feature's name for a reader; empty beyond [`Self::num_features`].
     pub fn feature_name(&self, id: u32) -> String {
-        self.feature(id)
-            .map(|feature| feature.to_string())
-            .unwrap_or_default()
+        self.feature(id).map(|feature| feature.to_string()).unwrap_or_default()
     }
 
     /// The row of a text: ids, ascending and distinct, and their values. Empty
     /// if no n-gram of the text is known.
     pub fn transform<'s>(&self, text: &str, scratch: &'s mut Scratch) -> (&'s [u32], &'s [f32]) {
-        let Scratch {
-            tokens,
-            found,
-            ids,
-            values,
-        } = scratch;
+        let Scratch { tokens, found, ids, values } = scratch;
         found.clear();
         match self.options.hash_bits {
             None => tokens.for_each_ngram(text, &self.options, |ngram| {
@@ -144,11 +130,7 @@ impl Vectoriser {
             ids.push(run[0]);
             values.push(self.weight(run.len()) * self.inverse_frequencies[run[0] as usize]);
         }
-        let length = values
-            .iter()
-            .map(|&v| f64::from(v) * f64::from(v))
-            .sum::<f64>()
-            .sqrt();
+        let length = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt();
         let scale = (1.0 / length) as f32;
         values.iter_mut().for_each(|value| *value *= scale);
         (ids, values)
@@ -172,10 +154,7 @@ pub(super) fn bucket(ngram: Keyed<'_>, bits: u32) -> u32 {
 /// The most features that ids can number.
 pub(super) fn check_count(what: &'static str, count: usize) -> Result<(), TextError> {
     if count > Interner::LIMIT {
-        return Err(TextError::TooMany {
-            what,
-            limit: Interner::LIMIT as u64,
-        });
+        return Err(TextError::TooMany { what, limit: Interner::LIMIT as u64 });
     }
     Ok(())
 }
