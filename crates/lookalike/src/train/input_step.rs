@@ -14,7 +14,7 @@ use crate::random::{Stream, mix};
 
 /// Buffers of the input layer's step, kept between batches.
 #[derive(Debug, Default)]
-pub struct InputStep {
+pub(super) struct InputStep {
     turnaround: Turnaround,
     work: Vec<Work>,
     /// Where each example's features start in the batch, and one more.
@@ -55,7 +55,7 @@ impl Pairs for FeaturePairs<'_> {
 impl InputStep {
     /// Moves the rows of all features of the batch. `d_hidden` is the gradient of
     /// the first hidden layer before its activation.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         context: &StepContext,
         network: &mut Network,

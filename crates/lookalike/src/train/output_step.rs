@@ -43,7 +43,7 @@ pub struct StepContext {
 
 /// Buffers of the output layer's step, kept between batches.
 #[derive(Debug, Default)]
-pub struct OutputStep {
+pub(super) struct OutputStep {
     turnaround: Turnaround,
     work: Vec<Work>,
     terms: ExampleTerms,
@@ -86,7 +86,7 @@ impl Pairs for CandidatePairs<'_> {
 impl OutputStep {
     /// Moves the rows of all candidates, writes the gradient of the embeddings
     /// and gives the batch's mean loss.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         context: &StepContext,
         output: &mut Rows,
@@ -122,7 +122,7 @@ impl OutputStep {
     }
 
     /// Classes that the last step moved.
-    pub fn touched(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn touched(&self) -> impl Iterator<Item = u32> + '_ {
         self.turnaround
             .parts()
             .iter()
@@ -130,7 +130,7 @@ impl OutputStep {
     }
 
     /// (example, class) pairs of the last step.
-    pub fn num_pairs(&self) -> usize {
+    pub(super) fn num_pairs(&self) -> usize {
         self.turnaround.parts().iter().map(|part| part.entries.len()).sum()
     }
 
