@@ -18,7 +18,9 @@
 //! Classes are drawn by rank with `P(rank) ∝ rank^-label_skew`; the clusters
 //! take turns along the ranks, so that each has frequent and rare classes.
 //! Everything is computed from the example's number, in parallel and in O(1)
-//! memory beside the output: O(values) in all.
+//! memory beside the output: O(values) in all. Powers and logarithms are the
+//! platform's, so a seed gives the same bits on one platform, and the same
+//! kind of data on all.
 
 use rand_xoshiro::rand_core::Rng as _;
 use rayon::prelude::*;

@@ -1,6 +1,6 @@
 //! The whole network and its forward pass up to the embedding.
 
-use lookalike_kernels::{Cpu, padded, sum_rows};
+use lookalike_kernels::{AlignedVec, Cpu, padded, sum_rows};
 use rand::Rng as _;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -212,7 +212,7 @@ impl Network {
 #[derive(Debug, Default)]
 pub struct Activations {
     /// Rows of each hidden layer, first to last.
-    pub layers: Vec<Vec<f32>>,
+    pub layers: Vec<AlignedVec<f32>>,
     batch: usize,
     dim: usize,
 }
@@ -220,11 +220,11 @@ pub struct Activations {
 impl Activations {
     fn resize(&mut self, network: &Network, batch: usize) {
         let widths = &network.config.hidden;
-        self.layers.resize_with(widths.len(), Vec::new);
+        self.layers.resize_with(widths.len(), AlignedVec::default);
         for (layer, &width) in self.layers.iter_mut().zip(widths) {
             let wanted = batch * padded(width);
             if layer.len() < wanted {
-                layer.resize(wanted, 0.0);
+                *layer = AlignedVec::zeroed(wanted);
             }
         }
         self.batch = batch;

@@ -4,7 +4,7 @@
 //! A row, its moments and its bias are split off together, so that each thread
 //! owns the rows it updates: nothing races and nothing locks.
 
-use lookalike_kernels::{Cpu, Element, bf16, padded};
+use lookalike_kernels::{Cpu, Element, bf16, padded, prefetch_row};
 use lookalike_mapped::Buffer;
 use serde::{Deserialize, Serialize};
 
@@ -254,6 +254,14 @@ impl<'a, T: Element> RowsMut<'a, T> {
     /// The weights of a row.
     pub fn row(&self, row: usize) -> &[T] {
         &self.w[row * self.stride..][..self.stride]
+    }
+
+    /// Asks memory for a row and its moments.
+    pub fn prefetch(&self, row: usize) {
+        let range = row * self.stride..(row + 1) * self.stride;
+        prefetch_row(&self.w[range.clone()]);
+        prefetch_row(&self.m[range.clone()]);
+        prefetch_row(&self.v[range]);
     }
 
     /// One Adam step of a row.

@@ -11,7 +11,6 @@ mod best;
 mod evaluate;
 mod exact;
 mod ranking;
-mod running_sum;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};

@@ -83,6 +83,14 @@ fn names(value: &Value) -> Result<Vec<String>, &Value> {
     all.map(|names| names.into_iter().filter(|name| !name.is_empty()).collect())
 }
 
+fn name(value: &Value) -> Result<String, &Value> {
+    match value {
+        Value::String(name) => Ok(name.trim().to_string()),
+        Value::Number(number) => Ok(number.to_string()),
+        other => Err(other),
+    }
+}
+
 fn kind(value: Option<&Value>) -> &'static str {
     match value {
         None => "missing",

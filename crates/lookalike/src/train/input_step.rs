@@ -6,7 +6,7 @@
 
 use lookalike_kernels::{Element, sum_rows};
 
-use super::output_step::{StepContext, for_each_part};
+use super::output_step::{PREFETCH_AHEAD, StepContext, for_each_part};
 use super::turnaround::{Pairs, Turnaround, grow};
 use crate::data::Examples;
 use crate::model::{Network, Rows, RowsMut, with_store};
@@ -14,7 +14,7 @@ use crate::random::{Stream, mix};
 
 /// Buffers of the input layer's step, kept between batches.
 #[derive(Debug, Default)]
-pub struct InputStep {
+pub(super) struct InputStep {
     turnaround: Turnaround,
     work: Vec<Work>,
     /// Where each example's features start in the batch, and one more.
@@ -55,7 +55,7 @@ impl Pairs for FeaturePairs<'_> {
 impl InputStep {
     /// Moves the rows of all features of the batch. `d_hidden` is the gradient of
     /// the first hidden layer before its activation.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         context: &StepContext,
         network: &mut Network,
@@ -96,7 +96,10 @@ impl InputStep {
         let (example_of, values) = (&self.example_of, &self.values);
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
             grow(&mut work.grad, rows.stride);
-            for (local, range) in part.groups() {
+            for (i, (local, range)) in part.groups().enumerate() {
+                if let Some(ahead) = part.groups.get(i + PREFETCH_AHEAD) {
+                    rows.prefetch(ahead.local_key as usize);
+                }
                 work.ids.clear();
                 work.weights.clear();
                 for &place in &part.entries[range] {

@@ -9,15 +9,20 @@
 //! Cost: O(pairs · width) arithmetic; rows touched · width · 6 numbers of memory
 //! traffic (weights read twice and written once, moments read and written).
 
-use lookalike_kernels::{Cpu, Element, backward_row, gather_dot, gather_scale, scatter_exp, scatter_max};
+use lookalike_kernels::{
+    AlignedVec, Cpu, Element, backward_row, gather_dot, gather_scale, prefetch_row, scatter_exp, scatter_max,
+};
 use rayon::prelude::*;
 
-use super::turnaround::{Pairs, Part, Turnaround, grow};
+use super::turnaround::{Pairs, Part, Turnaround, grow, grow_aligned};
 use crate::loss::{self, DRAWN, ExampleTerms, Loss, TRUTH, entry};
 use crate::model::{Rows, RowsMut, RowsView, with_store};
 use crate::optim::Adam;
 use crate::random::{Stream, mix};
 use crate::sampling::Candidates;
+
+/// How many rows ahead memory is asked for them.
+pub(super) const PREFETCH_AHEAD: usize = 2;
 
 /// What a step needs to know besides the parameters.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +43,7 @@ pub struct StepContext {
 
 /// Buffers of the output layer's step, kept between batches.
 #[derive(Debug, Default)]
-pub struct OutputStep {
+pub(super) struct OutputStep {
     turnaround: Turnaround,
     work: Vec<Work>,
     terms: ExampleTerms,
@@ -53,8 +58,8 @@ struct Work {
     max: Vec<f32>,
     sum: Vec<f32>,
     /// By example: this part's share of the embedding's gradient.
-    d_embeddings: Vec<f32>,
-    grad: Vec<f32>,
+    d_embeddings: AlignedVec<f32>,
+    grad: AlignedVec<f32>,
     loss: f64,
 }
 
@@ -81,7 +86,7 @@ impl Pairs for CandidatePairs<'_> {
 impl OutputStep {
     /// Moves the rows of all candidates, writes the gradient of the embeddings
     /// and gives the batch's mean loss.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         context: &StepContext,
         output: &mut Rows,
@@ -117,7 +122,7 @@ impl OutputStep {
     }
 
     /// Classes that the last step moved.
-    pub fn touched(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn touched(&self) -> impl Iterator<Item = u32> + '_ {
         self.turnaround
             .parts()
             .iter()
@@ -125,7 +130,7 @@ impl OutputStep {
     }
 
     /// (example, class) pairs of the last step.
-    pub fn num_pairs(&self) -> usize {
+    pub(super) fn num_pairs(&self) -> usize {
         self.turnaround.parts().iter().map(|part| part.entries.len()).sum()
     }
 
@@ -157,8 +162,11 @@ impl OutputStep {
         let correct_drawn = terms.drawn_log_q.iter().any(|&q| q != 0.0);
         self.work[..parts.len()].par_iter_mut().zip(parts).for_each(|(work, part)| {
             grow(&mut work.scores, part.entries.len());
-            for (local, range) in part.groups() {
+            for (i, (local, range)) in part.groups().enumerate() {
                 let class = part.first_key + local;
+                if let Some(ahead) = part.groups.get(i + PREFETCH_AHEAD) {
+                    prefetch_row(&w[(part.first_key + ahead.local_key as usize) * stride..][..stride]);
+                }
                 let scores = &mut work.scores[range.clone()];
                 let row = &w[class * stride..][..stride];
                 gather_dot(context.cpu, row, embeddings, &part.entries[range], scores);
@@ -225,10 +233,14 @@ impl OutputStep {
         let batch = self.terms.max.len();
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
             let stride = rows.stride;
-            work.d_embeddings.clear();
-            grow(&mut work.d_embeddings, batch * stride);
-            grow(&mut work.grad, stride);
-            for (local, range) in part.groups() {
+            grow_aligned(&mut work.d_embeddings, batch * stride);
+            work.d_embeddings[..batch * stride].fill(0.0);
+            grow_aligned(&mut work.grad, stride);
+            for (i, (local, range)) in part.groups().enumerate() {
+                // Rows come from memory: ask for them while others are worked on.
+                if let Some(ahead) = part.groups.get(i + PREFETCH_AHEAD) {
+                    rows.prefetch(ahead.local_key as usize);
+                }
                 let (entries, g) = (&part.entries[range.clone()], &work.scores[range]);
                 backward_row(
                     context.cpu,

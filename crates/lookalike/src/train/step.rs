@@ -4,12 +4,12 @@
 //! embed → propose → (turn around → score → loss → back and update) → hidden → input
 //! ```
 
-use lookalike_kernels::padded;
+use lookalike_kernels::{AlignedVec, padded};
 
 use super::full_step::FullStep;
 use super::input_step::InputStep;
 use super::output_step::{OutputStep, StepContext};
-use super::turnaround::grow;
+use super::turnaround::grow_aligned;
 use crate::data::Examples;
 use crate::model::{Activations, Network};
 use crate::sampling::{Candidates, Request, Sampler};
@@ -31,7 +31,7 @@ pub struct Step {
     full: FullStep,
     input: InputStep,
     /// Gradients of each hidden layer's output.
-    d_layers: Vec<Vec<f32>>,
+    d_layers: Vec<AlignedVec<f32>>,
 }
 
 impl Step {
@@ -45,9 +45,9 @@ impl Step {
         batch: &[u32],
     ) -> f64 {
         network.embed(context.cpu, examples, batch, &mut self.activations);
-        self.d_layers.resize_with(network.config.hidden.len(), Vec::new);
+        self.d_layers.resize_with(network.config.hidden.len(), AlignedVec::default);
         for (gradient, &width) in self.d_layers.iter_mut().zip(&network.config.hidden) {
-            grow(gradient, batch.len() * padded(width));
+            grow_aligned(gradient, batch.len() * padded(width));
         }
         let loss = self.output_layer(context, network, proposer, examples, batch);
         self.layers_below(context, network, examples, batch);
@@ -74,7 +74,7 @@ impl Step {
     ) -> f64 {
         let embeddings = self.activations.embeddings();
         let top = self.d_layers.len() - 1;
-        let gradient = &mut self.d_layers[top];
+        let gradient = &mut self.d_layers[top][..batch.len() * network.output.stride];
         match proposer {
             Proposer::All => {
                 self.full.run(context, &mut network.output, examples, batch, embeddings, gradient)
