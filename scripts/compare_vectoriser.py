@@ -40,9 +40,8 @@ def ours(texts, options):
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "texts.txt"
         path.write_text("".join(f"{text}\n" for text in texts), "utf-8")
-        command = ["cargo", "run", "--quiet", "--release", "-p", "lookalike", "--example", "vectorise"]
-        command += ["--", str(path), json.dumps(options)]
-        output = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout
+        command = [ROOT / "target/release/examples/vectorise", path, json.dumps(options)]
+        output = subprocess.run(command, check=True, capture_output=True).stdout
     header, *rows = (json.loads(line) for line in output.decode().splitlines())
     return header["features"], [dict(zip(row["ids"], row["values"])) for row in rows]
 
@@ -87,6 +86,9 @@ def main():
     arguments = parser.parse_args()
     with open(arguments.texts, encoding="utf-8", newline="\n") as file:
         texts = [line.rstrip("\r\n").split("\t")[0] for line, _ in zip(file, range(arguments.number))]
+    # The whole workspace, so that what the Rust tests have built is used again.
+    build = ["cargo", "build", "--quiet", "--release", "--workspace", "--example", "vectorise"]
+    subprocess.run(build, cwd=ROOT, check=True)
     unmarked = [text for text in texts if not any(map(is_mark, normal(text)))]
     marks = "".join(sorted({c for text in texts for c in normal(text) if is_mark(c)}))
     with_marks = rf"(?u)[\w{marks}]{{2,}}"
