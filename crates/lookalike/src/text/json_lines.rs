@@ -64,15 +64,6 @@ impl Layout {
     }
 }
 
-/// The label name that a value is, or the value if it is none.
-fn name(value: &Value) -> Result<String, &Value> {
-    match value {
-        Value::String(name) => Ok(name.trim().to_string()),
-        Value::Number(number) => Ok(number.to_string()),
-        other => Err(other),
-    }
-}
-
 /// Label names of a value, or the part of it that is none.
 fn names(value: &Value) -> Result<Vec<String>, &Value> {
     let all: Result<Vec<String>, &Value> = match value {
