@@ -361,13 +361,7 @@ mod tests {
 
     #[test]
     fn one_crowded_key_does_not_disturb_the_rest() {
-        let lists = (0..500u32).map(|e| if e == 7 { vec![0, e * 100] } else { vec![0, e * 100] });
-        let lists = lists
-            .map(|mut l| {
-                l.dedup();
-                l
-            })
-            .collect();
+        let lists = (0..500u32).map(|e| if e == 0 { vec![0] } else { vec![0, e * 100] }).collect();
         check(&mut Turnaround::default(), lists, 50_000, 9);
     }
 }
