@@ -11,6 +11,7 @@ use lookalike_kernels::{Cpu, Element, FLAG_BITS, Strided, gather_scale, gemm, sc
 use rayon::prelude::*;
 
 use super::output_step::{StepContext, for_each_part};
+use super::stages::{Stage, StageClock, StageTimes};
 use super::turnaround::{Part, grow};
 use crate::data::Examples;
 use crate::model::{RowData, Rows, RowsMut, RowsView, with_store};
@@ -36,6 +37,7 @@ pub struct FullStep {
     target: Vec<f32>,
     max: Vec<f32>,
     factor: Vec<f32>,
+    times: StageTimes,
 }
 
 #[derive(Debug, Default)]
@@ -94,7 +96,9 @@ impl FullStep {
         d_embeddings: &mut [f32],
     ) -> f64 {
         let RowData::F32(rows) = embeddings.data else { unreachable!("embeddings are always f32") };
+        let mut clock = StageClock::start();
         self.prepare(output.len, examples, batch, rows, embeddings);
+        clock.end(Stage::Sort);
         let view = Batch {
             cpu: context.cpu,
             embeddings: rows,
@@ -112,7 +116,9 @@ impl FullStep {
             work.par_iter_mut().zip(parts).for_each(|(work, part)| {
                 work.normalise(&view, &store.w, bias, part, &self.target);
             });
+            clock.end(Stage::Score);
             let loss = combine(work, &self.target, &mut self.max, &mut self.factor);
+            clock.end(Stage::Loss);
             let rows = RowsMut::new(store, &mut output.last, &mut output.bias, stride);
             let (max, factor, target) = (&self.max, &self.factor, &self.target);
             for_each_part(rows, parts, work, &|rows, part, work| {
@@ -125,8 +131,16 @@ impl FullStep {
                     out.iter_mut().zip(share).for_each(|(sum, x)| *sum += x);
                 }
             });
+            clock.end(Stage::Update);
+            self.times = clock.times();
             loss / batch.len().max(1) as f64
         })
+    }
+
+    /// Where the last step's time went. A score stands for its exponential too,
+    /// and the second pass over the scores is part of the update.
+    pub fn stage_times(&self) -> StageTimes {
+        self.times
     }
 
     fn prepare(
