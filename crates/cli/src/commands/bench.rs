@@ -56,7 +56,7 @@ pub(crate) struct BenchArguments {
 #[derive(Subcommand)]
 enum BenchCommand {
     /// Measure steps over ever more classes at a fixed budget
-    Scale(scale::ScaleArguments),
+    Scale(Box<scale::ScaleArguments>),
     /// Run every measurement that has a target and give the verdicts
     Targets(targets::TargetArguments),
 }

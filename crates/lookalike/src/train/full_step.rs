@@ -139,7 +139,7 @@ impl FullStep {
 
     /// Where the last step's time went. A score stands for its exponential too,
     /// and the second pass over the scores is part of the update.
-    pub fn stage_times(&self) -> StageTimes {
+    pub(super) fn stage_times(&self) -> StageTimes {
         self.times
     }
 

@@ -78,7 +78,7 @@ impl InputStep {
     }
 
     /// Features that the last step moved.
-    pub fn num_touched(&self) -> usize {
+    pub(super) fn num_touched(&self) -> usize {
         self.turnaround.parts().iter().map(|part| part.groups.len()).sum()
     }
 

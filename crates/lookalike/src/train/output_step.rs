@@ -133,7 +133,7 @@ impl OutputStep {
     }
 
     /// Where the last step's time went.
-    pub fn stage_times(&self) -> StageTimes {
+    pub(super) fn stage_times(&self) -> StageTimes {
         self.times
     }
 

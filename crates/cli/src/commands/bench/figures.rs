@@ -175,7 +175,14 @@ fn epoch_seconds(contender: &Contender<'_>, step_seconds: f64, epoch: &Epoch) ->
 
 #[cfg(test)]
 mod tests {
+    use lookalike::data::synth::{SynthOptions, synth};
+    use lookalike::train::TrainConfig;
+    use lookalike_kernels::Cpu;
+
+    use super::super::contender::{take_turns, thread_pool};
+    use super::super::machine::Limits;
     use super::*;
+    use crate::commands::MachineArguments;
 
     #[test]
     fn the_median_is_the_middle_and_the_spread_the_ends() {
@@ -183,5 +190,37 @@ mod tests {
         assert_eq!((spread.median, spread.low, spread.high), (2.0, 1.0, 3.0));
         assert_eq!(Spread::of([4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
         assert!(Spread::of([]).is_none());
+    }
+
+    #[test]
+    fn figures_of_a_small_run_hang_together() {
+        let shape =
+            SynthOptions { classes: 500, features: 800, train: 200, test: 0, ..SynthOptions::default() };
+        let data = synth(&shape).unwrap().0;
+        let pool = thread_pool(MachineArguments { threads: Some(2) }).unwrap();
+        let config = TrainConfig { batch: 40, budget: Some(30), hidden: vec![16], ..TrainConfig::default() };
+        let cpu = Cpu::detect();
+        let contender = || Contender::new(&config, &data, cpu, &pool).unwrap();
+        let mut contenders = [contender(), contender()];
+        take_turns(&mut contenders, 3).unwrap();
+        contenders[0].rebuild_tables(cpu, 3).unwrap();
+
+        let limits = Limits { threads: 2, flops: 1e9, streamed_bytes: 1e9, random_bytes: 1e9 };
+        let machine = Machine { cpu: "any".into(), buffer_bytes: 0, one_thread: limits, all_threads: limits };
+        let epoch = Epoch { steps: 100, refreshes: 7 };
+        let figures = ContenderFigures::of(&contenders[0], &machine, &epoch);
+        let names: Vec<_> = figures.stages.iter().map(|stage| stage.name.as_str()).collect();
+        assert_eq!(names, ["embed", "hash", "sample", "sort", "score", "loss", "update", "input", "other"]);
+        for step in &contenders[0].steps {
+            assert!(step.times.total().as_secs_f64() <= step.seconds);
+        }
+        assert!((2.0..40.0).contains(&figures.candidates_per_example), "{figures:?}");
+        assert!(figures.distinct_classes <= 500.0 && figures.distinct_features <= 800.0);
+        let refresh = figures.refresh.as_ref().unwrap().seconds.median;
+        let expected = 100.0 * figures.step_seconds.median + 7.0 * refresh;
+        assert!((figures.epoch_seconds / expected - 1.0).abs() < 1e-9);
+
+        let itself = Ratio::of(&contenders[1], &contenders[1], &epoch);
+        assert_eq!((itself.step.low, itself.step.high, itself.epoch.median), (1.0, 1.0, 1.0));
     }
 }

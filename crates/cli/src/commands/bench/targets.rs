@@ -199,11 +199,11 @@ const TARGETS: &[Target] = &[
     },
     Target {
         name: "memory",
-        what: "peak memory, L = 50, all examples in memory",
+        what: "peak memory, L = 50, examples on disk",
         paper: "2.2 GB",
         bound: Bound::AtMost(1.9e9),
         format: Format::Bytes,
-        command: "bench --shape amazon-670k --batch 1024 --budget 3900 --tables 50 --examples 490449",
+        command: STEP_3900,
         reading: Reading::Stages(|report| report.peak_memory_bytes.map(|bytes| bytes as f64)),
     },
     Target {
@@ -212,7 +212,7 @@ const TARGETS: &[Target] = &[
         paper: "",
         bound: Bound::AtMost(1.2e9),
         format: Format::Bytes,
-        command: "bench --shape amazon-670k --batch 1024 --budget 3900 --tables 50 --examples 490449 --storage bf16",
+        command: "bench --shape amazon-670k --batch 1024 --budget 3900 --tables 50 --storage bf16",
         reading: Reading::Stages(|report| report.peak_memory_bytes.map(|bytes| bytes as f64)),
     },
     Target {
