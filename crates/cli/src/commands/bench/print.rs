@@ -37,13 +37,16 @@ fn machine(machine: &Machine) -> Table {
         human::bytes(machine.buffer_bytes as f64)
     );
     let (one, all) = (&machine.one_thread, &machine.all_threads);
-    let row = |name: &str, of: fn(&Limits) -> f64| -> [Cell; 3] {
-        [name.into(), (of(one) / 1e9).into(), (of(all) / 1e9).into()]
+    let measured = if all.threads == 1 { vec![one] } else { vec![one, all] };
+    let row = |name: &str, of: fn(&Limits) -> f64| -> Vec<Cell> {
+        let rates = measured.iter().map(|limits| (of(limits) / 1e9).into());
+        std::iter::once(name.into()).chain(rates).collect()
     };
-    Table::new(title)
-        .column(Column::text("limit"))
-        .column(Column::number("one thread", Format::Fixed(1)))
-        .column(Column::number(threads(all.threads), Format::Fixed(1)))
+    let start = Table::new(title).column(Column::text("limit"));
+    let columns = measured
+        .iter()
+        .fold(start, |table, limits| table.column(Column::number(threads(limits.threads), Format::Fixed(1))));
+    columns
         .row(row("multiply-adds, GFLOP/s", |limits| limits.flops))
         .row(row("reading in order, GB/s", |limits| limits.streamed_bytes))
         .row(row("rows of 512 bytes at random, GB/s", |limits| limits.random_bytes))
