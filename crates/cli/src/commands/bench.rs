@@ -63,11 +63,6 @@ enum BenchCommand {
 
 #[derive(Args)]
 struct StageArguments {
-    #[command(flatten)]
-    shape: ShapeArguments,
-    /// Classes, instead of the shape's
-    #[arg(long, value_name = "N", help_heading = "Shape")]
-    classes: Option<usize>,
     /// Steps to measure
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     repeats: u32,
@@ -80,6 +75,11 @@ struct StageArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    shape: ShapeArguments,
+    /// Classes, instead of the shape's
+    #[arg(long, value_name = "N", help_heading = "Shape")]
+    classes: Option<usize>,
     #[command(flatten)]
     settings: SettingArguments,
     #[command(flatten)]
