@@ -38,6 +38,8 @@ pub(crate) enum Command {
     /// Look at data sets, make and change them
     #[command(subcommand)]
     Data(commands::data::DataCommand),
+    /// Measure this machine and every stage of a training step
+    Bench(Box<commands::bench::BenchArguments>),
     /// Print a completion script for a shell
     Completions(commands::shell::CompletionsArguments),
     /// Write the manual pages into a folder

@@ -1,5 +1,6 @@
 //! One file a command: it parses its arguments, calls the library and prints.
 
+pub(crate) mod bench;
 pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod evaluate;
@@ -25,6 +26,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Predict(arguments) => done(predict::run(arguments)),
         Command::Inspect(arguments) => done(inspect::run(arguments)),
         Command::Data(command) => done(data::run(command)),
+        Command::Bench(arguments) => bench::run(*arguments),
         Command::Completions(arguments) => done(shell::completions(arguments)),
         Command::Man(arguments) => done(shell::man(arguments)),
     }

@@ -97,6 +97,11 @@ pub trait Sampler: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// The share of the last proposal's time that went into hashing queries.
+    fn hashing_share(&self) -> f64 {
+        0.0
+    }
+
     /// What was asked for and given since the sampler was made.
     fn stats(&self) -> SamplerStats;
 }

@@ -12,6 +12,7 @@ use lookalike_kernels::{AlignedVec, Cpu, Element, Strided, exp_sum, gemm};
 use rayon::prelude::*;
 
 use super::output_step::{StepContext, for_each_part};
+use super::stages::{Stage, StageClock, StageTimes};
 use super::turnaround::{Part, grow, grow_aligned};
 use crate::data::Examples;
 use crate::loss::RunningSum;
@@ -35,6 +36,7 @@ pub(super) struct FullStep {
     /// By example: what turns a score into its share of the gradient,
     /// `p / batch = exp(score - log_norm)`.
     log_norm: Vec<f32>,
+    times: StageTimes,
 }
 
 #[derive(Debug, Default)]
@@ -124,8 +126,10 @@ impl FullStep {
         d_embeddings: &mut [f32],
     ) -> f64 {
         let RowData::F32(rows) = embeddings.data else { unreachable!("embeddings are always f32") };
+        let mut clock = StageClock::start();
         self.prepare(output.len, examples, batch);
-        let Self { parts, work, truths, target, log_norm } = self;
+        clock.end(Stage::Sort);
+        let Self { parts, work, truths, target, log_norm, times } = self;
         let (work, parts) = (&mut work[..parts.len()], &parts[..]);
         let stride = output.stride;
         let view = Batch {
@@ -142,7 +146,9 @@ impl FullStep {
             work.par_iter_mut().zip(parts).for_each(|(work, part)| {
                 work.normalise(&view, &store.w, bias, part);
             });
+            clock.end(Stage::Score);
             let loss = combine(work, target, log_norm);
+            clock.end(Stage::Loss);
             let rows = RowsMut::new(store, &mut output.last, &mut output.bias, stride);
             for_each_part(rows, parts, work, &|rows, part, work| {
                 work.update(&view, rows, part, context, log_norm);
@@ -154,8 +160,16 @@ impl FullStep {
                     out.iter_mut().zip(share).for_each(|(sum, x)| *sum += x);
                 }
             });
+            clock.end(Stage::Update);
+            *times = clock.times();
             loss / batch.len().max(1) as f64
         })
+    }
+
+    /// Where the last step's time went. A score stands for its exponential too,
+    /// and the second pass over the scores is part of the update.
+    pub(super) fn stage_times(&self) -> StageTimes {
+        self.times
     }
 
     fn prepare(&mut self, num_classes: usize, examples: &Examples<'_>, batch: &[u32]) {

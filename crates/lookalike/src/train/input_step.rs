@@ -77,6 +77,11 @@ impl InputStep {
         self.update_bias(context, network, d_hidden);
     }
 
+    /// Features that the last step moved.
+    pub(super) fn num_touched(&self) -> usize {
+        self.turnaround.parts().iter().map(|part| part.groups.len()).sum()
+    }
+
     fn lay_out(&mut self, network: &Network, examples: &Examples<'_>, batch: &[u32]) {
         self.starts.clear();
         self.starts.push(0);
