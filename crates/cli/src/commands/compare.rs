@@ -14,7 +14,7 @@ use crate::signals;
 
 mod report;
 use report::Comparison;
-pub(crate) use report::{DataSummary, curves, settings_section};
+pub(crate) use report::{DataSummary, Results, curves, settings_section};
 
 /// Trains several methods on the same data and compares them.
 ///

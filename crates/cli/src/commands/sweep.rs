@@ -81,6 +81,7 @@ fn sweep(arguments: &SweepArguments) -> anyhow::Result<ExitCode> {
         settings: &config,
         seeds: &seeds,
         names: &names,
+        planned_runs: runs.len(),
         records: records.to_vec(),
     };
     let (records, stopped) = data.with_arena(&arguments.matrix, cpu, |arena| {

@@ -4,7 +4,7 @@ use lookalike::experiment::adapt::{AdaptOptions, Adaptivity, Snapshot};
 use lookalike::experiment::{DataFingerprint, Method};
 use lookalike::train::TrainConfig;
 use lookalike_report::{Axis, Chart, Column, Format, Page, Section, Series, Table, human};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::commands::compare::settings_section;
 use crate::commands::experiment::output::{Origin, Output};
@@ -12,7 +12,8 @@ use crate::commands::experiment::output::{Origin, Output};
 /// The look of the true distribution; samplers look as in a comparison.
 const TRUTH_STYLE: usize = 0;
 
-/// Everything a report is made from.
+/// Everything a report is made from, and what `results.json` holds.
+#[derive(Serialize)]
 pub(super) struct Adaptation<'a> {
     pub(super) name: String,
     pub(super) data: DataFingerprint,
@@ -30,16 +31,7 @@ impl Adaptation<'_> {
         let note = self.origin.markdown(&data, &[self.settings.seed]);
         output.write_tables(&[("adaptivity", &table)])?;
         output.write("tables.md", &format!("{}\n{note}", table.to_markdown()))?;
-        output.write_json(
-            "results.json",
-            &json!({
-                "origin": self.origin,
-                "data": { "name": self.name, "train": self.data },
-                "settings": self.settings,
-                "options": self.options,
-                "snapshots": self.snapshots,
-            }),
-        )?;
+        output.write_json("results.json", self)?;
         let pictures = self.pictures();
         for (picture, name) in pictures.iter().zip(["distribution-start", "distribution-later"]) {
             output.write_charts(&[(name, picture)])?;
@@ -84,7 +76,7 @@ impl Adaptation<'_> {
         page = page
             .section(picture)
             .section(numbers.charts(trends).table(table))
-            .section(settings_section(self.settings));
+            .section(settings_section(self.settings, &[]));
         self.origin.foot(page)
     }
 

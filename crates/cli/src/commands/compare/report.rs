@@ -11,7 +11,6 @@ use lookalike::experiment::{CurvePoint, DataFingerprint, RunRecord};
 use lookalike::train::TrainConfig;
 use lookalike_report::{Axis, Chart, Column, Format, Page, Section, Series, Table, human};
 use serde::Serialize;
-use serde_json::json;
 
 use crate::commands::experiment::MatrixData;
 use crate::commands::experiment::output::{LabelCharts, Origin, Output, reached, spread};
@@ -68,6 +67,18 @@ pub(super) struct Comparison<'a> {
     pub(super) records: Vec<RunRecord>,
 }
 
+/// What `results.json` holds, for a sweep as well.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) struct Results<'a> {
+    pub(crate) origin: &'a Origin,
+    pub(crate) data: &'a DataSummary,
+    pub(crate) settings: &'a TrainConfig,
+    pub(crate) seeds: &'a [u64],
+    pub(crate) planned_runs: usize,
+    pub(crate) runs: &'a [RunRecord],
+}
+
 impl Comparison<'_> {
     /// Writes the whole folder.
     pub(super) fn write(&self, output: &Output) -> anyhow::Result<()> {
@@ -80,17 +91,15 @@ impl Comparison<'_> {
         output.write_charts(&charts.named())?;
         output.write_charts(&self.labels.named())?;
         output.write("tables.md", &self.markdown(&tables))?;
-        output.write_json(
-            "results.json",
-            &json!({
-                "origin": self.origin,
-                "data": self.data,
-                "settings": self.settings,
-                "seeds": self.seeds,
-                "planned-runs": self.planned_runs,
-                "runs": self.records,
-            }),
-        )?;
+        let results = Results {
+            origin: self.origin,
+            data: self.data,
+            settings: self.settings,
+            seeds: self.seeds,
+            planned_runs: self.planned_runs,
+            runs: &self.records,
+        };
+        output.write_json("results.json", &results)?;
         output.write("report.html", &self.page(&groups, &tables, &charts).to_html())
     }
 
@@ -159,26 +168,30 @@ impl Comparison<'_> {
             .section(with(epochs, "epochs"))
             .section(with(time, "time"))
             .section(self.labels.section())
-            .section(settings_section(self.settings));
+            .section(settings_section(self.settings, &["sampler", "loss", "seed"]));
         self.origin.foot(page)
     }
 }
 
-/// All settings, for who wants to know exactly.
-pub(crate) fn settings_section(settings: &TrainConfig) -> Section {
+/// All settings, for who wants to know exactly, but those that runs differ in.
+pub(crate) fn settings_section(settings: &TrainConfig, without: &[&str]) -> Section {
     let mut table = Table::new("").column(Column::text("Setting")).column(Column::text("Value"));
-    let value = serde_json::to_value(settings).unwrap_or_default();
+    // By way of text, which has the shortest digits of an f32; a value would
+    // have those of the f64 nearest to it.
+    let text = serde_json::to_string(settings).unwrap_or_default();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
     let mut push = |name: String, value: &serde_json::Value| {
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         table.push_row([name.into(), if value.is_null() { "chosen".into() } else { text.into() }]);
     };
-    for (name, value) in value.as_object().into_iter().flatten() {
+    let settings = value.as_object().into_iter().flatten();
+    for (name, value) in settings.filter(|(name, _)| !without.contains(&name.as_str())) {
         match value.as_object() {
             Some(inner) => inner.iter().for_each(|(key, value)| push(format!("{name}.{key}"), value)),
             None => push(name.clone(), value),
         }
     }
-    Section::new("Settings").prose("Shared by all runs, but for what is compared.").table(table)
+    Section::new("Settings").prose("What all runs have in common.").table(table)
 }
 
 /// The answer, before the evidence: who is best, who is good soonest.

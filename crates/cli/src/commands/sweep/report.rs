@@ -4,9 +4,8 @@ use lookalike::experiment::RunRecord;
 use lookalike::experiment::summary::{Group, MAIN_METRIC, Spread, groups};
 use lookalike::train::TrainConfig;
 use lookalike_report::{Axis, Cell, Chart, Column, Format, Page, Section, Series, Table, human};
-use serde_json::json;
 
-use crate::commands::compare::{DataSummary, curves, settings_section};
+use crate::commands::compare::{DataSummary, Results, curves, settings_section};
 use crate::commands::experiment::output::{Origin, Output, spread};
 
 /// Everything a report is made from.
@@ -17,6 +16,7 @@ pub(super) struct Sweep<'a> {
     pub(super) seeds: &'a [u64],
     /// The settings that are varied.
     pub(super) names: &'a [&'a str],
+    pub(super) planned_runs: usize,
     pub(super) records: Vec<RunRecord>,
 }
 
@@ -30,20 +30,19 @@ impl Sweep<'_> {
             "tables.md",
             &format!("{}\n{}", table.to_markdown(), self.origin.markdown(&self.data.to_string(), self.seeds)),
         )?;
-        output.write_json(
-            "results.json",
-            &json!({
-                "origin": self.origin,
-                "data": self.data,
-                "settings": self.settings,
-                "seeds": self.seeds,
-                "varied": self.names,
-                "runs": self.records,
-            }),
-        )?;
+        let results = Results {
+            origin: self.origin,
+            data: self.data,
+            settings: self.settings,
+            seeds: self.seeds,
+            planned_runs: self.planned_runs,
+            runs: &self.records,
+        };
+        output.write_json("results.json", &results)?;
         let mut page = Page::new(format!("What {} do for {}", self.names.join(" and "), self.data.name))
             .lead("All runs share data, network and batches; only what is varied differs.");
         page = self.data.facts(page).fact("Seeds", self.seeds.len().to_string());
+        let without: Vec<&str> = ["sampler", "loss", "seed"].iter().chain(self.names).copied().collect();
         for name in self.names {
             let (precision, time) = charts(&groups, name);
             output.write_charts(&[
@@ -52,7 +51,9 @@ impl Sweep<'_> {
             ])?;
             page = page.section(Section::new(format!("By {name}")).charts([precision, time]));
         }
-        page = page.section(Section::new("All runs").table(table)).section(settings_section(self.settings));
+        page = page
+            .section(Section::new("All runs").table(table))
+            .section(settings_section(self.settings, &without));
         output.write("report.html", &self.origin.foot(page).to_html())
     }
 
