@@ -35,6 +35,12 @@ pub(crate) enum Command {
     Predict(commands::predict::PredictArguments),
     /// Look into a model
     Inspect(commands::inspect::InspectArguments),
+    /// Compare methods on a data set: the paper's tables and figures
+    Compare(Box<commands::compare::CompareArguments>),
+    /// Vary settings: budget, tables, functions, refresh period
+    Sweep(Box<commands::sweep::SweepArguments>),
+    /// Measure how closely samplers follow the model
+    Adapt(Box<commands::adapt::AdaptArguments>),
     /// Look at data sets, make and change them
     #[command(subcommand)]
     Data(commands::data::DataCommand),

@@ -20,7 +20,7 @@ use crate::progress::RunProgress;
 use crate::signals;
 
 mod settings;
-pub(crate) use settings::SettingArguments;
+pub(crate) use settings::{SettingArguments, read_file};
 
 /// Trains a model from a file.
 ///

@@ -1,12 +1,11 @@
 //! The settings of a run as flags and as a file.
 
 use std::path::Path;
-use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
+use lookalike::experiment::Method;
 use lookalike::loss::Loss;
-use lookalike::sampling::SamplerKind;
 use lookalike::train::TrainConfig;
 use serde::de::DeserializeOwned;
 
@@ -105,40 +104,6 @@ pub(crate) struct SettingArguments {
     /// Draw uniformly what the tables do not give
     #[arg(long)]
     fill: bool,
-}
-
-/// A sampler, or `nce`, which is a sampler with a loss of its own.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Method {
-    Sampler(SamplerKind),
-    Nce,
-}
-
-impl FromStr for Method {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "nce" => Ok(Self::Nce),
-            _ => {
-                name.parse().map(Self::Sampler).map_err(|e: lookalike::sampling::SamplerError| e.to_string())
-            }
-        }
-    }
-}
-
-impl Method {
-    pub(crate) fn apply(self, config: &mut TrainConfig) {
-        match self {
-            Self::Sampler(kind) => config.sampler = kind,
-            Self::Nce => {
-                config.loss = Loss::Nce;
-                if config.sampler != SamplerKind::Frequency {
-                    config.sampler = SamplerKind::LogUniform;
-                }
-            }
-        }
-    }
 }
 
 /// Reads a value by the name it has in configuration files.
