@@ -17,8 +17,11 @@ METHODS = 7
 @pytest.fixture(scope="session")
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "sample.html"
-    command = ["cargo", "run", "--quiet", "--release", "-p", "lookalike-report", "--example", "sample_page", "--"]
-    subprocess.run([*command, str(path)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    # The whole workspace, so that what the Rust tests have built is used again.
+    build = ["cargo", "build", "--quiet", "--release", "--workspace", "--example", "sample_page"]
+    subprocess.run(build, cwd=ROOT, check=True)
+    program = ROOT / "target/release/examples/sample_page"
+    subprocess.run([program, path], check=True, stdout=subprocess.DEVNULL)
     return path
 
 

@@ -35,9 +35,17 @@ pub(crate) enum Command {
     Predict(commands::predict::PredictArguments),
     /// Look into a model
     Inspect(commands::inspect::InspectArguments),
+    /// Compare methods on a data set: the paper's tables and figures
+    Compare(Box<commands::compare::CompareArguments>),
+    /// Vary settings: budget, tables, functions, refresh period
+    Sweep(Box<commands::sweep::SweepArguments>),
+    /// Measure how closely samplers follow the model
+    Adapt(Box<commands::adapt::AdaptArguments>),
     /// Look at data sets, make and change them
     #[command(subcommand)]
     Data(commands::data::DataCommand),
+    /// Measure this machine and every stage of a training step
+    Bench(Box<commands::bench::BenchArguments>),
     /// Print a completion script for a shell
     Completions(commands::shell::CompletionsArguments),
     /// Write the manual pages into a folder

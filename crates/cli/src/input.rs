@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lookalike::artifact::Model;
 use lookalike::data::{self, Examples, ReadReport, Source};
+use lookalike::model::NetworkConfig;
 use lookalike::text::{self, Column, LabelNames, Report, TextDataset, TextOptions, TextPipeline};
 use lookalike_report::human;
 
@@ -56,12 +57,11 @@ pub(crate) struct ReadArguments {
 }
 
 impl ReadArguments {
-    fn of_numbers(&self, model: Option<&Model>) -> data::ReadOptions {
-        let shape = model.map(|model| &model.network.config);
+    fn of_numbers(&self, target: Option<&Target<'_>>) -> data::ReadOptions {
         data::ReadOptions {
             skip_bad_rows: self.skip_bad_rows,
-            num_features: shape.map(|shape| shape.num_features),
-            num_classes: shape.map(|shape| shape.num_classes),
+            num_features: target.map(|target| target.num_features),
+            num_classes: target.map(|target| target.num_classes),
         }
     }
 
@@ -89,8 +89,8 @@ impl ReadArguments {
 
     /// What a file for a model is: the model's own kind, unless it is a matrix
     /// or the user says otherwise.
-    fn kind_for(&self, model: &Model, detect: impl FnOnce() -> Kind) -> anyhow::Result<Kind> {
-        match (self.input_format.map(InputFormat::kind), &model.text) {
+    fn kind_for(&self, target: &Target<'_>, detect: impl FnOnce() -> Kind) -> anyhow::Result<Kind> {
+        match (self.input_format.map(InputFormat::kind), target.text) {
             (Some(Kind::Text), None) => {
                 Err(usage("the model was trained from numbers and can't read text: train it from text"))
             }
@@ -106,6 +106,31 @@ pub(crate) struct Input {
     source: Source,
     /// For each example, its labels that the model does not know; empty if none has any.
     unknown_labels: Vec<u32>,
+    text: Option<TextPipeline>,
+    names: Option<LabelNames>,
+}
+
+/// What examples must fit: a model, or the training examples.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    num_features: usize,
+    num_classes: usize,
+    text: Option<&'a TextPipeline>,
+    names: Option<&'a LabelNames>,
+}
+
+impl<'a> From<&'a Model> for Target<'a> {
+    fn from(model: &'a Model) -> Self {
+        let NetworkConfig { num_features, num_classes, .. } = model.network.config;
+        Self { num_features, num_classes, text: model.text.as_ref(), names: model.names.as_ref() }
+    }
+}
+
+impl<'a> From<&'a Input> for Target<'a> {
+    fn from(input: &'a Input) -> Self {
+        let Examples { num_features, num_classes, .. } = input.view();
+        Self { num_features, num_classes, text: input.text.as_ref(), names: input.names.as_ref() }
+    }
 }
 
 impl Input {
@@ -124,28 +149,21 @@ impl Input {
         self.unknown_labels.iter().copied().map(u64::from).sum()
     }
 
+    /// What was learnt from the file besides its examples: how text becomes
+    /// features, and the names of labels without text.
+    pub(crate) fn take_learnt(&mut self) -> (Option<TextPipeline>, Option<LabelNames>) {
+        (self.text.take(), self.names.take())
+    }
+
     fn new(dataset: data::Dataset, report: Report) -> Self {
-        Self { source: Source::Parsed(dataset), unknown_labels: report.unseen_labels }
+        let source = Source::Parsed(dataset);
+        Self { source, unknown_labels: report.unseen_labels, text: None, names: None }
     }
 
     fn of_numbers(file: &Opened, options: &data::ReadOptions) -> anyhow::Result<Self> {
         let (source, report) = file.numbers(options)?;
         tell(file.path(), &report);
-        Ok(Self { source, unknown_labels: Vec::new() })
-    }
-}
-
-/// What was learnt from a file besides its examples; part of the model.
-#[derive(Default)]
-pub(crate) struct Learnt {
-    text: Option<TextPipeline>,
-    names: Option<LabelNames>,
-}
-
-impl Learnt {
-    /// Puts it into the model.
-    pub(crate) fn give_to(self, model: &mut Model) {
-        (model.text, model.names) = (self.text, self.names);
+        Ok(Self { source, unknown_labels: Vec::new(), text: None, names: None })
     }
 }
 
@@ -154,15 +172,15 @@ pub(crate) fn for_training(
     path: &Path,
     options: &TextOptions,
     read: &ReadArguments,
-) -> anyhow::Result<(Input, Learnt)> {
+) -> anyhow::Result<Input> {
     let file = Opened::new(path)?;
     match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
-        Kind::Numbers => Ok((Input::of_numbers(&file, &read.of_numbers(None))?, Learnt::default())),
+        Kind::Numbers => Input::of_numbers(&file, &read.of_numbers(None)),
         Kind::Matrix => {
             let labels = read.labels_of_matrix(path)?;
             let (dataset, names, report) = text::dense_dataset(path, labels, &read.label_separator)?;
             check_names(labels, &names, &report)?;
-            Ok((Input::new(dataset, report), Learnt { text: None, names: Some(names) }))
+            Ok(Input { names: Some(names), ..Input::new(dataset, report) })
         }
         Kind::Text => {
             let file = file.text(&read.of_text(true)?)?;
@@ -176,32 +194,36 @@ pub(crate) fn for_training(
                 )));
             }
             let text = Some(TextPipeline { vectoriser, names });
-            Ok((Input::new(dataset, report), Learnt { text, names: None }))
+            Ok(Input { text, ..Input::new(dataset, report) })
         }
     }
 }
 
-/// Reads examples for a model, whose shape they must fit.
-pub(crate) fn for_model(path: &Path, model: &Model, read: &ReadArguments) -> anyhow::Result<Input> {
-    let file = Opened::new(path)?;
-    match (read.kind_for(model, || file.kind())?, &model.text) {
+/// Reads examples that fit a model.
+pub(crate) fn for_model<'a>(
+    path: &Path,
+    target: impl Into<Target<'a>>,
+    read: &ReadArguments,
+) -> anyhow::Result<Input> {
+    let (file, target) = (Opened::new(path)?, target.into());
+    match (read.kind_for(&target, || file.kind())?, target.text) {
         (Kind::Text, Some(text)) => {
             let file = file.text(&read.of_text(true)?)?;
             let (dataset, report) = text::transform_dataset(&file, &text.vectoriser, &text.names)?;
             warn(path, &report);
             Ok(Input::new(dataset, report))
         }
-        (Kind::Matrix, _) => matrix_for_model(path, model, read),
-        _ => Input::of_numbers(&file, &read.of_numbers(Some(model))),
+        (Kind::Matrix, _) => matrix_for_model(path, &target, read),
+        _ => Input::of_numbers(&file, &read.of_numbers(Some(&target))),
     }
 }
 
-fn matrix_for_model(path: &Path, model: &Model, read: &ReadArguments) -> anyhow::Result<Input> {
-    let names = model.names.as_ref();
-    let names = names.ok_or_else(|| usage("the model was not trained from a matrix and can't read one"))?;
+fn matrix_for_model(path: &Path, target: &Target<'_>, read: &ReadArguments) -> anyhow::Result<Input> {
+    let names =
+        target.names.ok_or_else(|| usage("the model was not trained from a matrix and can't read one"))?;
     let labels = read.labels_of_matrix(path)?;
     let (dataset, report) = text::dense_dataset_with_names(path, labels, &read.label_separator, names)?;
-    let expected = model.network.config.num_features;
+    let expected = target.num_features;
     if dataset.num_features != expected {
         let (path, found) = (path.display(), dataset.num_features);
         return Err(usage(format!("{path}: found {found} columns, expected the model's {expected}")));

@@ -52,6 +52,7 @@ fn main() {
         batch: &batch,
         embeddings: RowsView::f32(&embeddings, DIM),
         class_vectors: RowsView::f32(&vectors, DIM),
+        class_bias: &[],
     };
 
     for (kind, k, l, budget) in [

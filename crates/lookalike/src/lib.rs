@@ -12,6 +12,7 @@
 
 pub mod artifact;
 pub mod data;
+pub mod experiment;
 pub mod hashing;
 pub mod loss;
 pub mod metrics;

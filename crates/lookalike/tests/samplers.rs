@@ -77,6 +77,7 @@ fn propose(sampler: &mut dyn Sampler, data: &Dataset, batch: &[u32], iteration: 
         batch,
         embeddings: RowsView::f32(&embeddings, DIM),
         class_vectors,
+        class_bias: &[0.0; CLASSES],
     };
     let mut out = Candidates::new();
     sampler.propose(&request, &mut out);
@@ -254,6 +255,7 @@ fn draws_follow_their_distribution() {
             batch: &batch,
             embeddings: RowsView::f32(&[], DIM),
             class_vectors: RowsView::f32(&[], DIM),
+            class_bias: &[],
         };
         let mut out = Candidates::new();
         sampler.propose(&request, &mut out);
@@ -298,6 +300,7 @@ fn expected_counts_agree_with_what_is_drawn() {
             batch: &batch,
             embeddings: RowsView::f32(&[], DIM),
             class_vectors: RowsView::f32(&[], DIM),
+            class_bias: &[],
         };
         let mut out = Candidates::new();
         sampler.propose(&request, &mut out);

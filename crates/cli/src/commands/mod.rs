@@ -1,11 +1,16 @@
 //! One file a command: it parses its arguments, calls the library and prints.
 
+pub(crate) mod adapt;
+pub(crate) mod bench;
+pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod demo;
 pub(crate) mod evaluate;
+mod experiment;
 pub(crate) mod inspect;
 pub(crate) mod predict;
 pub(crate) mod shell;
+pub(crate) mod sweep;
 pub(crate) mod train;
 
 use std::process::ExitCode;
@@ -24,7 +29,11 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Evaluate(arguments) => done(evaluate::run(arguments)),
         Command::Predict(arguments) => done(predict::run(arguments)),
         Command::Inspect(arguments) => done(inspect::run(arguments)),
+        Command::Compare(arguments) => compare::run(*arguments),
+        Command::Sweep(arguments) => sweep::run(*arguments),
+        Command::Adapt(arguments) => adapt::run(*arguments),
         Command::Data(command) => done(data::run(command)),
+        Command::Bench(arguments) => bench::run(*arguments),
         Command::Completions(arguments) => done(shell::completions(arguments)),
         Command::Man(arguments) => done(shell::man(arguments)),
     }

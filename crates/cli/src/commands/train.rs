@@ -10,7 +10,7 @@ use clap::Args;
 use lookalike::artifact::Model;
 use lookalike::data::Examples;
 use lookalike::predict::evaluate;
-use lookalike::train::{Every, Outcome, PRESETS, TrainConfig, Trainer, Validation, run as run_training};
+use lookalike::train::{Every, Outcome, PRESETS, Trainer, Validation, run as run_training};
 use lookalike_report::human;
 
 use super::MachineArguments;
@@ -21,7 +21,7 @@ use crate::progress::RunProgress;
 use crate::signals;
 
 mod settings;
-use settings::{SettingArguments, Settings};
+pub(crate) use settings::{SettingArguments, Settings};
 
 /// Trains a model from a file.
 ///
@@ -114,7 +114,7 @@ fn preset_help() -> String {
 }
 
 pub(crate) fn run(arguments: TrainArguments) -> anyhow::Result<ExitCode> {
-    let mut base = base_settings(&arguments)?;
+    let mut base = Settings::base(arguments.preset.as_deref(), arguments.config.as_deref())?;
     arguments.text.apply(&mut base.text);
     if arguments.print_config {
         arguments.settings.apply(&mut base.training)?;
@@ -123,16 +123,6 @@ pub(crate) fn run(arguments: TrainArguments) -> anyhow::Result<ExitCode> {
     }
     signals::catch();
     arguments.machine.install(|| train(&arguments, base))?
-}
-
-/// Defaults, preset and configuration file, without the flags.
-fn base_settings(arguments: &TrainArguments) -> anyhow::Result<Settings> {
-    let training = arguments.preset.as_deref().map(TrainConfig::preset).transpose()?.unwrap_or_default();
-    let base = Settings { training, ..Settings::default() };
-    match &arguments.config {
-        None => Ok(base),
-        Some(path) => base.with_file(path),
-    }
 }
 
 fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode> {
@@ -149,14 +139,11 @@ fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode>
     if previous.is_some() && arguments.text.any() {
         return Err(usage("--resume goes on with the model's features: they can't be changed"));
     }
-    let (data, learnt) = match &previous {
-        Some(model) => (input::for_model(&arguments.train, model, &arguments.read)?, None),
-        None => {
-            let options = base.text.options();
-            let (data, learnt) = input::for_training(&arguments.train, &options, &arguments.read)?;
-            (data, Some(learnt))
-        }
+    let mut data = match &previous {
+        Some(model) => input::for_model(&arguments.train, model, &arguments.read)?,
+        None => input::for_training(&arguments.train, &base.text.options(), &arguments.read)?,
     };
+    let (text, names) = data.take_learnt();
     let examples = data.view();
     let mut trainer = match previous {
         Some(mut model) => {
@@ -166,12 +153,11 @@ fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode>
         None => {
             let mut config = base.training;
             arguments.settings.apply(&mut config)?;
-            Trainer::new(config, examples, cpu)?
+            let mut trainer = Trainer::new(config, examples, cpu)?;
+            (trainer.model.text, trainer.model.names) = (text, names);
+            trainer
         }
     };
-    if let Some(learnt) = learnt {
-        learnt.give_to(&mut trainer.model);
-    }
     describe(&trainer, &examples, &say);
     let test = open_other(arguments.test.as_deref(), &trainer, arguments)?;
     let valid = open_other(arguments.valid.as_deref(), &trainer, arguments)?;

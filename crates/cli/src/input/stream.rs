@@ -15,7 +15,7 @@ use lookalike_report::human;
 use rayon::prelude::*;
 
 use super::kind::{self, Kind};
-use super::{ReadArguments, for_model, tell};
+use super::{ReadArguments, Target, for_model, tell};
 
 /// Calls `use_block` with the examples for a model, some at a time.
 pub(crate) fn stream(
@@ -26,7 +26,8 @@ pub(crate) fn stream(
 ) -> anyhow::Result<()> {
     let is_pipe = path == Path::new(STDIN) || !path.is_file();
     let head = if is_pipe { Vec::new() } else { kind::head(path).unwrap_or_default() };
-    match (read.kind_for(model, || kind::kind_of(&head))?, &model.text) {
+    let target = Target::from(model);
+    match (read.kind_for(&target, || kind::kind_of(&head))?, target.text) {
         (Kind::Text, Some(text)) => {
             let blocks = TextBlocks::open(path, read.of_text(false)?)?;
             stream_text(path, blocks, &text.vectoriser, use_block)
@@ -44,7 +45,7 @@ fn stream_numbers(
     mut use_block: impl FnMut(&Examples<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut total = ReadReport::default();
-    for block in Blocks::open(path, &read.of_numbers(Some(model)))? {
+    for block in Blocks::open(path, &read.of_numbers(Some(&Target::from(model))))? {
         let (data, report) = block?;
         use_block(&data.view())?;
         total.bad_rows += report.bad_rows;

@@ -35,17 +35,19 @@ fn standard_input_is_answered_line_by_line() {
         let mut child = folder.spawn("predict model - --top-k 2");
         let mut stdin = child.stdin.take().unwrap();
         let answers = lines_of(child.stdout.take().unwrap());
+        let mut one_by_one = Vec::new();
         for input in &inputs {
             writeln!(stdin, "{input}").unwrap();
             stdin.flush().unwrap();
             let answer = answers.recv_timeout(Duration::from_secs(60)).expect("an answer to a line");
             assert_eq!(answer.split('\t').count(), 4, "{answer}");
+            one_by_one.push(answer);
         }
         drop(stdin);
         assert!(child.wait().unwrap().success());
         // The same bits as for all lines at once.
         let whole = folder.run_with_input("predict model - --top-k 2", (inputs.join("\n") + "\n").as_bytes());
-        assert_eq!(whole.out.lines().count(), inputs.len());
+        assert_eq!(whole.out.lines().collect::<Vec<_>>(), one_by_one);
     }
 }
 

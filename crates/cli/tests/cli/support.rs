@@ -1,22 +1,22 @@
 //! Running the program in a folder of its own.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use tempfile::TempDir;
 
 /// A folder with files, in which the program runs.
-pub struct Folder {
+pub(crate) struct Folder {
     folder: TempDir,
 }
 
 /// What a finished program left behind.
 #[derive(Debug)]
-pub struct Done {
-    pub code: Option<i32>,
-    pub out: String,
-    pub errors: String,
+pub(crate) struct Done {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) errors: String,
 }
 
 impl Done {
@@ -31,32 +31,32 @@ impl Done {
     }
 
     /// The only line of the output as JSON.
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         assert_eq!(self.out.lines().count(), 1, "{}", self.out);
         serde_json::from_str(&self.out).unwrap()
     }
 }
 
 impl Folder {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> &Self {
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> &Self {
         std::fs::write(self.path(name), content).unwrap();
         self
     }
 
-    pub fn read(&self, name: &str) -> Vec<u8> {
+    pub(crate) fn read(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.path(name)).unwrap()
     }
 
     /// Names of all files and folders.
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).unwrap();
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -64,17 +64,17 @@ impl Folder {
         names
     }
 
-    pub fn command(&self, line: &str) -> Command {
+    pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lookalike"));
         command.args(words(line)).current_dir(self.folder.path());
         command
     }
 
-    pub fn run(&self, line: &str) -> Done {
+    pub(crate) fn run(&self, line: &str) -> Done {
         Done::new(self.command(line).stdin(Stdio::null()).output().expect("the program runs"))
     }
 
-    pub fn run_with_input(&self, line: &str, input: &[u8]) -> Done {
+    pub(crate) fn run_with_input(&self, line: &str, input: &[u8]) -> Done {
         let mut child = self.spawn(line);
         let mut stdin = child.stdin.take().unwrap();
         let input = input.to_vec();
@@ -85,7 +85,7 @@ impl Folder {
         done
     }
 
-    pub fn spawn(&self, line: &str) -> Child {
+    pub(crate) fn spawn(&self, line: &str) -> Child {
         let mut command = self.command(line);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().expect("the program runs")
@@ -93,7 +93,7 @@ impl Folder {
 
     /// Runs what must succeed.
     #[track_caller]
-    pub fn succeed(&self, line: &str) -> Done {
+    pub(crate) fn succeed(&self, line: &str) -> Done {
         let done = self.run(line);
         assert_eq!(done.code, Some(0), "{line}: {}", done.errors);
         done
@@ -101,7 +101,7 @@ impl Folder {
 
     /// Runs what must be refused: exit code 2, one message, nothing written.
     #[track_caller]
-    pub fn refuse(&self, line: &str) -> String {
+    pub(crate) fn refuse(&self, line: &str) -> String {
         let before = self.names();
         let done = self.run(line);
         assert_eq!(done.code, Some(2), "{line}: {}", done.errors);
@@ -113,21 +113,21 @@ impl Folder {
     }
 
     /// Small learnable numbers: `made/train.txt` and `made/test.txt`.
-    pub fn with_numbers() -> Self {
+    pub(crate) fn with_numbers() -> Self {
         let folder = Self::new();
         folder.succeed("data synth --classes 80 --features 300 --train 600 --test 100 --out made");
         folder
     }
 
     /// A model of them in `model`.
-    pub fn with_number_model() -> Self {
+    pub(crate) fn with_number_model() -> Self {
         let folder = Self::with_numbers();
         folder.succeed("train made/train.txt --model model --epochs 2 --hidden 16 --budget 20 -q");
         folder
     }
 
     /// A model in `model` of the names in `names.tsv`.
-    pub fn with_name_model() -> Self {
+    pub(crate) fn with_name_model() -> Self {
         let folder = Self::new();
         folder.write("names.tsv", NAMES);
         folder.succeed(
@@ -139,7 +139,7 @@ impl Folder {
 }
 
 /// Names of a few cities, a few each, one with two labels.
-pub const NAMES: &str = "\
+pub(crate) const NAMES: &str = "\
 München\tMunich
 Muenchen\tMunich
 Monaco di Baviera\tMunich
@@ -169,9 +169,4 @@ fn words(line: &str) -> Vec<String> {
         }
     }
     words
-}
-
-/// Whether a folder is there.
-pub fn exists(path: &Path) -> bool {
-    path.exists()
 }

@@ -30,7 +30,7 @@ pub fn replace_directory(
         .prefix(".lookalike-unfinished-")
         .tempdir_in(parent)
         .map_err(ModelError::io(parent))?;
-    make_readable(folder.path());
+    make_readable(folder.path(), 0o755);
     write(folder.path())?;
     if exists {
         // The temporary name now holds the old directory and is removed with it.
@@ -44,15 +44,23 @@ pub fn replace_directory(
     Ok(())
 }
 
-/// Temporary folders are private; a model is as readable as the user's other files.
-fn make_readable(folder: &Path) {
+/// Temporary folders and files are private; a model is as readable as the
+/// user's other files.
+fn make_readable(path: &Path, mode: u32) {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        let _ = fs::set_permissions(folder, fs::Permissions::from_mode(0o755));
+        let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
     }
     #[cfg(not(unix))]
-    let _ = folder;
+    let _ = (path, mode);
+}
+
+/// Makes a file that others wrote readable, and waits until it is on the disk.
+pub(super) fn settle(path: &Path) -> Result<(), ModelError> {
+    make_readable(path, 0o644);
+    let file = fs::File::open(path).map_err(ModelError::io(path))?;
+    file.sync_all().map_err(ModelError::io(path))
 }
 
 #[cfg(target_os = "linux")]
@@ -87,12 +95,14 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     file.sync_all().map_err(ModelError::io(path))
 }
 
-/// Length and checksum of every file in a folder, by name.
+/// Length and checksum of every file in a folder, by name; they are on the disk
+/// afterwards.
 pub(super) fn checksums(folder: &Path) -> Result<Vec<FileEntry>, ModelError> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder).map_err(ModelError::io(folder))? {
         let path = entry.map_err(ModelError::io(folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        settle(&path)?;
         entries.push(measure(&path, name)?);
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));

@@ -5,7 +5,8 @@
 //!   config.json                  format version, network, training settings, checksums
 //!   model.safetensors            weights, biases, training frequency of each class
 //!   training.safetensors         moments, for resuming (optional)
-//!   vectoriser.json, labels.txt  from text to features and back to names (optional)
+//!   vectoriser.json, vocabulary.txt, labels.txt
+//!                                from text to features and back to names (optional)
 //! ```
 //!
 //! A directory is written beside its final place and exchanged for the old one

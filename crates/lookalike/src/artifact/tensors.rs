@@ -67,9 +67,7 @@ impl View for &Tensor<'_> {
 pub(super) fn write_tensors(path: &Path, model: &Model, group: Group) -> Result<(), ModelError> {
     let tensors = tensors_of(model, group);
     let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
-    safetensors::serialize_to_file(views, None, path).map_err(|e| bad_file(path, &e))?;
-    let file = std::fs::File::open(path).map_err(ModelError::io(path))?;
-    file.sync_all().map_err(ModelError::io(path))
+    safetensors::serialize_to_file(views, None, path).map_err(|e| bad_file(path, &e))
 }
 
 /// Reads a group of tensors into a model of the right shape.

@@ -1,7 +1,7 @@
 //! Reader of the Extreme Classification Repository's text format.
 //!
 //! An optional first line `examples features classes`, then one example a
-//! line (see [`super::row`] for what a row may look like). Rules for what the
+//! line (see `row.rs` for what a row may look like). Rules for what the
 //! format leaves open:
 //!
 //! - The first line is the header if it is exactly three whole numbers; no row

@@ -17,6 +17,11 @@ impl<T: Default> PerThread<T> {
         }
     }
 
+    /// The values of all threads.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.0.iter_mut().map(|value| value.get_mut().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Runs `work` with this thread's value. `work` must not start parallel
     /// work itself, or it could meet its own lock.
     pub(crate) fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {

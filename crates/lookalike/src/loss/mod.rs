@@ -18,6 +18,10 @@
 //! **Noise-contrastive estimation** is a logistic loss on each candidate with
 //! corrected scores: `-1/|y| Σ_y ln σ(s_y) - Σ_n ln σ(-s_n)`; see [`logistic`].
 
+mod running_sum;
+
+pub(crate) use running_sum::RunningSum;
+
 use lookalike_kernels::FLAG_BITS;
 use serde::{Deserialize, Serialize};
 

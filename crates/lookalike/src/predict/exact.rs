@@ -17,8 +17,8 @@ use rayon::prelude::*;
 
 use super::best::Best;
 use super::ranking::TopK;
-use super::running_sum::RunningSum;
 use super::tile::{TILE_CLASSES, TILE_EXAMPLES, Tile};
+use crate::loss::RunningSum;
 use crate::model::RowsView;
 
 /// Examples whose pieces are in work at the same time; it bounds the memory.

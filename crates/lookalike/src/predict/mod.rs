@@ -13,7 +13,6 @@ mod evaluate;
 mod exact;
 mod explain;
 mod ranking;
-mod running_sum;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};

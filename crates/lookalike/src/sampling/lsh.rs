@@ -14,6 +14,8 @@
 //! Cost: O(K·L) to hash a query, sixteen at a time, and O(1) a candidate; the
 //! number of classes does not enter.
 
+use std::time::{Duration, Instant};
+
 use lookalike_kernels::LANES;
 use rand_xoshiro::rand_core::Rng as _;
 use rayon::prelude::*;
@@ -58,6 +60,7 @@ pub struct LshSampler {
     budget: usize,
     rest: Rest,
     workers: PerThread<Worker>,
+    hashing_share: f64,
     stats: SamplerStats,
 }
 
@@ -69,6 +72,9 @@ struct Worker {
     /// Codes of a block of examples, query after query.
     codes: Vec<u32>,
     marks: Marks,
+    /// Time spent on the batch, and the part of it that was hashing.
+    spent: Duration,
+    spent_hashing: Duration,
 }
 
 impl LshSampler {
@@ -93,20 +99,23 @@ impl LshSampler {
             budget,
             rest,
             workers: PerThread::default(),
+            hashing_share: 0.0,
             stats: SamplerStats::default(),
         }
     }
 
     fn propose_block(&self, request: &Request<'_>, out: &mut CandidateBlock<'_>, worker: &mut Worker) {
+        let start = Instant::now();
         let lanes = self.tables.family().tables() * LANES;
         worker.codes.resize(self.queries.len() * lanes, 0);
         worker.marks.prepare(self.tables.classes());
-        let Worker { block, scratch, codes, marks } = worker;
+        let Worker { block, scratch, codes, marks, .. } = worker;
         for (&query, codes) in self.queries.iter().zip(codes.chunks_exact_mut(lanes)) {
             load_queries(query, request, out.positions(), block);
             let family = self.tables.family();
             family.hash_block(request.cpu, block, 0..family.tables(), scratch, codes);
         }
+        worker.spent_hashing += start.elapsed();
         let positions = out.positions();
         for (lane, (position, (slot, counts))) in positions.zip(out.slots()).enumerate() {
             let example = request.batch[position];
@@ -115,6 +124,7 @@ impl LshSampler {
             let set = Gather::start(slot, marks, truths);
             *counts = self.gather(set, truths.len(), codes, lane, &mut rng);
         }
+        worker.spent += start.elapsed();
     }
 
     /// Fills the set of one example, whose codes are in `lane`.
@@ -211,6 +221,12 @@ impl Sampler for LshSampler {
             this.workers.with(|worker| this.propose_block(request, &mut block, worker));
         });
         self.stats.count(self.budget, self.tables.classes(), out);
+        let spent = |(all, hashing), worker: &mut Worker| {
+            let Worker { spent, spent_hashing, .. } = worker;
+            (all + std::mem::take(spent).as_secs_f64(), hashing + std::mem::take(spent_hashing).as_secs_f64())
+        };
+        let (all, hashing) = self.workers.values_mut().fold((0.0, 0.0), spent);
+        self.hashing_share = if all > 0.0 { hashing / all } else { 0.0 };
     }
 
     fn refresh(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, changed: Option<&[u32]>) {
@@ -219,6 +235,10 @@ impl Sampler for LshSampler {
 
     fn tables(&self) -> Option<&HashTables> {
         Some(&self.tables)
+    }
+
+    fn hashing_share(&self) -> f64 {
+        self.hashing_share
     }
 
     fn stats(&self) -> SamplerStats {

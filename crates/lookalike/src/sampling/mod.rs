@@ -5,14 +5,15 @@
 //! | `lsh-embedding` | classes whose vectors share a bucket with the embedding | none (paper) |
 //! | `lsh-label` | classes whose vectors share a bucket with a true label's | none (paper) |
 //! | `mixed` | hashed classes, and a uniform draw of the others | [`Counts::drawn_log_q`] |
+//! | `top-k` | the classes with the highest scores of all | none |
 //! | `log-uniform`, `frequency`, `uniform` | drawn from a fixed distribution | [`Sampler::class_log_q`] |
 //!
 //! Every sampler works on the examples of a batch in parallel. An example's
 //! randomness is named by seed, iteration and example number, so its candidates
 //! depend neither on the number of threads nor on its place in the batch.
 //!
-//! Architecture invariant: nothing here scores a class. Samplers that need
-//! every score (`full`, `top-k`) belong to the training step.
+//! Architecture invariant: a sampler proposes and never moves a parameter.
+//! `full` is no sampler: the training step scores every class by itself.
 
 mod candidates;
 mod config;
@@ -94,6 +95,11 @@ pub trait Sampler: Send + Sync + std::fmt::Debug {
     /// The hash tables, if it has any.
     fn tables(&self) -> Option<&HashTables> {
         None
+    }
+
+    /// The share of the last proposal's time that went into hashing queries.
+    fn hashing_share(&self) -> f64 {
+        0.0
     }
 
     /// What was asked for and given since the sampler was made.

@@ -15,7 +15,7 @@ use super::vectoriser::{Vectoriser, bucket, check_count};
 use super::{Record, TextError, TextOptions};
 
 /// Never a function of the number of threads.
-const SHARDS: usize = 64;
+const SHARDS: usize = 16;
 
 fn shard(ngram: Keyed<'_>) -> usize {
     // The low bits; the table itself uses the high ones.
@@ -89,11 +89,12 @@ pub(super) fn count(records: &[Record], options: &TextOptions) -> ChunkCounts {
     let mut met = Vec::new();
     for record in records {
         met.clear();
+        tokens.lay_out(&record.text, options);
         match options.hash_bits {
-            None => tokens.for_each_ngram(&record.text, options, |ngram| {
+            None => tokens.for_each_ngram(|ngram| {
                 met.push(counts.ngrams.insert(ngram).0);
             }),
-            Some(bits) => tokens.for_each_ngram(&record.text, options, |ngram| {
+            Some(bits) => tokens.for_each_ngram(|ngram| {
                 let name = bucket(ngram, bits).to_be_bytes();
                 met.push(counts.ngrams.insert(Keyed::new(&name)).0);
             }),

@@ -66,17 +66,20 @@ impl Layout {
 
 /// Label names of a value, or the part of it that is none.
 fn names(value: &Value) -> Result<Vec<String>, &Value> {
-    let name = |value| match value {
-        &Value::String(ref name) => Ok(name.trim().to_string()),
-        &Value::Number(ref number) => Ok(number.to_string()),
-        other => Err(other),
-    };
     let all: Result<Vec<String>, &Value> = match value {
         Value::Array(values) => values.iter().map(name).collect(),
         Value::Null => Ok(Vec::new()),
         other => name(other).map(|name| vec![name]),
     };
     all.map(|names| names.into_iter().filter(|name| !name.is_empty()).collect())
+}
+
+fn name(value: &Value) -> Result<String, &Value> {
+    match value {
+        Value::String(name) => Ok(name.trim().to_string()),
+        Value::Number(number) => Ok(number.to_string()),
+        other => Err(other),
+    }
 }
 
 fn kind(value: Option<&Value>) -> &'static str {

@@ -16,6 +16,7 @@
 //! Dense embeddings made elsewhere come in beside it, from a `.npy` matrix:
 //! [`dense_dataset`].
 
+mod characters;
 mod corpus;
 mod delimited;
 mod detect;

@@ -1,9 +1,8 @@
 //! Records of a text file: a text, its label names, the line it stands on.
 //!
-//! One reader a format ([`delimited`](super::delimited),
-//! [`json_lines`](super::json_lines), [`fasttext`](super::fasttext)); this file
-//! says what a user can choose and hands chunks of records, parsed in parallel,
-//! to whoever asked, in the order of the file.
+//! One reader a format (`delimited`, `json_lines`, `fasttext`); this file says
+//! what a user can choose and hands chunks of records, parsed in parallel, to
+//! whoever asked, in the order of the file.
 
 use std::path::Path;
 use std::str::FromStr;

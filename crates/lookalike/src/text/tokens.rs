@@ -1,8 +1,8 @@
 //! From a text to its n-grams of words and of characters.
 //!
 //! **Normal form.** Unicode NFKC, then lower case (as Python's `str.lower`, so
-//! `ß` stays `ß`). ASCII text skips the first step, and text that is already in
-//! NFKC by the quick check skips the rewriting.
+//! `ß` stays `ß`). Nearly all text is in NFKC already; a table of the characters
+//! below U+10000 tells so and lowers them in one step (see `characters`).
 //!
 //! **Characters** are those of scikit-learn's `char_wb`: each word (a run
 //! without white space) gets a space before and after, n-grams do not cross
@@ -13,18 +13,18 @@
 //! scikit-learn's `(?u)\b\w\w+\b` but for the marks: Python's `\w` leaves them
 //! out, which cuts Hindi or Thai words at every vowel sign.
 //!
-//! **No allocation an n-gram.** Every n-gram is a piece of one of two buffers.
-//! In the buffer of characters, words stand with one space between, before and
-//! after, so the space is shared: `" new york "`. In the buffer of words each
-//! word begins with a tab: `"\tnew\tyork"`. Since no n-gram of characters can
-//! hold a tab, the two kinds never meet, though both live in one vocabulary.
+//! **No allocation an n-gram.** Every n-gram is a part of one buffer. For n-grams
+//! of characters, words stand there with one space between, before and after, so
+//! the space is shared: `" new york "`. For those of words each word begins with a
+//! tab: `"\tnew\tyork"`. Since no n-gram of characters can hold a tab, the two
+//! kinds never meet, though both live in one vocabulary.
 //! O(text · number of sizes).
 
-use unicode_normalization::char::is_combining_mark;
-use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
+use unicode_normalization::UnicodeNormalization;
 
-use super::TextOptions;
+use super::characters::{self, is_space, is_word};
 use super::interner::Keyed;
+use super::{Sizes, TextOptions};
 
 /// Begins every word in n-grams of words.
 pub(super) const WORD_MARK: u8 = b'\t';
@@ -33,56 +33,48 @@ pub(super) const WORD_MARK: u8 = b'\t';
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tokens {
     normal: String,
-    /// `" new york "`, then padding.
-    characters: Vec<u8>,
-    /// Where each character of `characters` begins, and the end; unused if ASCII.
+    /// `" new york "`, then `"\tnew\tyork"`, then padding.
+    buffer: Vec<u8>,
+    /// Where each character of the first part of the buffer begins and the last
+    /// one ends; then the same for each word of the second part.
     starts: Vec<usize>,
-    /// Which characters are the spaces between words.
-    spaces: Vec<usize>,
-    /// `"\tnew\tyork"`, then padding.
-    words: Vec<u8>,
-    /// Where each word of `words` begins, and the end.
-    word_starts: Vec<usize>,
+    rows: Vec<Row>,
 }
 
-/// White space as Python's `str.split` sees it: Unicode's, and four control
-/// characters.
-fn is_space(c: char) -> bool {
-    c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
-}
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_' || is_combining_mark(c)
+/// Characters or words in a row, of which neighbours make n-grams.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    /// They are these elements of `starts`, the last being the end.
+    first: usize,
+    last: usize,
+    sizes: Sizes,
 }
 
 impl Tokens {
-    /// Calls `take` with every n-gram of the text, repetitions included.
-    #[inline]
-    pub(super) fn for_each_ngram(
-        &mut self,
-        text: &str,
-        options: &TextOptions,
-        mut take: impl FnMut(Keyed<'_>),
-    ) {
+    /// Lays out a text for [`Self::for_each_ngram`].
+    pub(super) fn lay_out(&mut self, text: &str, options: &TextOptions) {
         self.normalise(text);
+        self.buffer.clear();
+        self.starts.clear();
+        self.rows.clear();
         if let Some(sizes) = options.characters {
-            let sizes = (sizes.min, sizes.max);
-            if self.normal.is_ascii() {
-                self.cut_ascii();
-                character_ngrams(&self.characters, &self.spaces, |i| i, sizes, &mut take);
-            } else {
-                self.cut_unicode();
-                let starts = &self.starts;
-                character_ngrams(&self.characters, &self.spaces, |i| starts[i], sizes, &mut take);
-            }
+            self.lay_out_characters(sizes);
         }
         if let Some(sizes) = options.words {
-            self.cut_words(options.word_length_min);
-            let count = self.word_starts.len() - 1;
-            for size in sizes.min..=sizes.max.min(count) {
-                for first in 0..=count - size {
-                    let (start, end) = (self.word_starts[first], self.word_starts[first + size]);
-                    take(Keyed::within(&self.words, start, end));
+            self.lay_out_words(sizes, options.word_length_min);
+        }
+        self.buffer.extend([0; Keyed::PADDING]);
+    }
+
+    /// Calls `take` with every n-gram of the text laid out, repetitions included.
+    #[inline(always)]
+    pub(super) fn for_each_ngram(&self, mut take: impl FnMut(Keyed<'_>)) {
+        for &Row { first, last, sizes: Sizes { min, max } } in &self.rows {
+            let starts = &self.starts[first..=last];
+            for at in 0..starts.len().saturating_sub(min) {
+                let ends = &starts[at + min..starts.len().min(at + max + 1)];
+                for &end in ends {
+                    take(Keyed::within(&self.buffer, starts[at], end));
                 }
             }
         }
@@ -93,91 +85,48 @@ impl Tokens {
         if text.is_ascii() {
             self.normal.push_str(text);
             self.normal.make_ascii_lowercase();
-        } else if is_nfkc_quick(text.chars()) == IsNormalized::Yes {
-            self.push_lower(text);
-        } else {
+        } else if !characters::push_lower_if_normal(text, &mut self.normal) {
+            self.normal.clear();
             let normal: String = text.nfkc().collect();
-            self.push_lower(&normal);
+            self.normal.push_str(&normal.to_lowercase());
         }
     }
 
-    fn push_lower(&mut self, text: &str) {
-        // The one letter whose lower case depends on its neighbours.
-        if text.contains('Σ') {
-            self.normal.push_str(&text.to_lowercase());
-        } else {
-            self.normal.extend(text.chars().flat_map(char::to_lowercase));
-        }
-    }
-
-    fn cut_ascii(&mut self) {
-        self.characters.clear();
-        self.spaces.clear();
-        for word in self.normal.as_bytes().split(|&b| is_space(char::from(b))) {
-            if !word.is_empty() {
-                self.spaces.push(self.characters.len());
-                self.characters.push(b' ');
-                self.characters.extend_from_slice(word);
-            }
-        }
-        self.spaces.push(self.characters.len());
-        self.characters.push(b' ');
-        self.characters.extend([0; Keyed::PADDING]);
-    }
-
-    fn cut_unicode(&mut self) {
-        self.characters.clear();
-        self.spaces.clear();
-        self.starts.clear();
+    fn lay_out_characters(&mut self, sizes: Sizes) {
+        let is_ascii = self.normal.is_ascii();
         for word in self.normal.split(is_space).filter(|word| !word.is_empty()) {
-            self.spaces.push(self.starts.len());
-            self.starts.push(self.characters.len());
-            self.characters.push(b' ');
-            let base = self.characters.len();
-            self.starts.extend(word.char_indices().map(|(at, _)| base + at));
-            self.characters.extend_from_slice(word.as_bytes());
+            let first = self.starts.len();
+            self.starts.push(self.buffer.len());
+            self.buffer.push(b' ');
+            let base = self.buffer.len();
+            if is_ascii {
+                self.starts.extend(base..base + word.len());
+            } else {
+                self.starts.extend(word.char_indices().map(|(at, _)| base + at));
+            }
+            self.buffer.extend_from_slice(word.as_bytes());
+            // The space after the word is the next word's space before.
+            let last = self.starts.len() + 1;
+            // A word shorter than the shortest n-gram is one.
+            let min = sizes.min.min(last - first);
+            self.rows.push(Row { first, last, sizes: Sizes { min, ..sizes } });
         }
-        self.spaces.push(self.starts.len());
-        self.starts.extend([self.characters.len(), self.characters.len() + 1]);
-        self.characters.push(b' ');
-        self.characters.extend([0; Keyed::PADDING]);
+        self.starts.extend([self.buffer.len(), self.buffer.len() + 1]);
+        self.buffer.push(b' ');
     }
 
-    fn cut_words(&mut self, length_min: usize) {
-        self.words.clear();
-        self.word_starts.clear();
+    fn lay_out_words(&mut self, sizes: Sizes, length_min: usize) {
+        let first = self.starts.len();
         for word in self.normal.split(|c| !is_word(c)).filter(|word| !word.is_empty()) {
             if length_min <= 1 || word.chars().nth(length_min - 1).is_some() {
-                self.word_starts.push(self.words.len());
-                self.words.push(WORD_MARK);
-                self.words.extend_from_slice(word.as_bytes());
+                self.starts.push(self.buffer.len());
+                self.buffer.push(WORD_MARK);
+                self.buffer.extend_from_slice(word.as_bytes());
             }
         }
-        self.word_starts.push(self.words.len());
-        self.words.extend([0; Keyed::PADDING]);
-    }
-}
-
-/// N-grams within words; `start` leads from a character to its first byte.
-#[inline(always)]
-fn character_ngrams(
-    buffer: &[u8],
-    spaces: &[usize],
-    start: impl Fn(usize) -> usize,
-    (min, max): (usize, usize),
-    take: &mut impl FnMut(Keyed<'_>),
-) {
-    for word in spaces.windows(2) {
-        let (first, end) = (word[0], word[1] + 1);
-        let length = end - first;
-        if length < min {
-            take(Keyed::within(buffer, start(first), start(end)));
-        }
-        for size in min..=max.min(length) {
-            for at in first..=end - size {
-                take(Keyed::within(buffer, start(at), start(at + size)));
-            }
-        }
+        let last = self.starts.len();
+        self.starts.push(self.buffer.len());
+        self.rows.push(Row { first, last, sizes });
     }
 }
 
@@ -186,13 +135,16 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::text::Sizes;
 
+    /// Sorted, as their order is nobody's concern.
     fn ngrams(text: &str, options: &TextOptions) -> Vec<String> {
+        let mut tokens = Tokens::default();
         let mut found = Vec::new();
-        Tokens::default().for_each_ngram(text, options, |ngram| {
+        tokens.lay_out(text, options);
+        tokens.for_each_ngram(|ngram| {
             found.push(String::from_utf8(ngram.bytes().to_vec()).unwrap());
         });
+        found.sort();
         found
     }
 
@@ -208,18 +160,18 @@ mod tests {
 
     #[test]
     fn characters_stay_within_words() {
-        assert_eq!(ngrams("Ab  c\t", &characters(3, 3)), [" ab", "ab ", " c "]);
-        assert_eq!(ngrams("ab", &characters(2, 4)), [" a", "ab", "b ", " ab", "ab ", " ab "]);
+        assert_eq!(ngrams("Ab  c\t", &characters(3, 3)), [" ab", " c ", "ab "]);
+        assert_eq!(ngrams("ab", &characters(2, 4)), [" a", " ab", " ab ", "ab", "ab ", "b "]);
         // Shorter than the shortest: whole, once.
         assert_eq!(ngrams("a bcd", &characters(5, 6)), [" a ", " bcd "]);
-        assert_eq!(ngrams("Ü ß", &characters(2, 2)), [" ü", "ü ", " ß", "ß "]);
+        assert_eq!(ngrams("Ü ß", &characters(2, 2)), [" ß", " ü", "ß ", "ü "]);
         assert!(ngrams(" \n ", &characters(1, 3)).is_empty());
     }
 
     #[test]
     fn words_are_runs_of_letters_digits_and_marks() {
-        assert_eq!(ngrams("New-York, a 2b!", &words(1, 1, 2)), ["\tnew", "\tyork", "\t2b"]);
-        assert_eq!(ngrams("a bc d", &words(1, 2, 1)), ["\ta", "\tbc", "\td", "\ta\tbc", "\tbc\td"]);
+        assert_eq!(ngrams("New-York, a 2b!", &words(1, 1, 2)), ["\t2b", "\tnew", "\tyork"]);
+        assert_eq!(ngrams("a bc d", &words(1, 2, 1)), ["\ta", "\ta\tbc", "\tbc", "\tbc\td", "\td"]);
         assert_eq!(ngrams("दिल्ली", &words(1, 1, 2)), ["\tदिल्ली"]);
         assert!(ngrams("? !", &words(1, 3, 1)).is_empty());
     }
@@ -251,6 +203,7 @@ mod tests {
                 found.extend(word.windows(size).map(|part| part.iter().collect::<String>()));
             }
         }
+        found.sort();
         found
     }
 

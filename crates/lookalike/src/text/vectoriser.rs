@@ -115,20 +115,29 @@ impl Vectoriser {
     pub fn transform<'s>(&self, text: &str, scratch: &'s mut Scratch) -> (&'s [u32], &'s [f32]) {
         let Scratch { tokens, found, ids, values } = scratch;
         found.clear();
+        tokens.lay_out(text, &self.options);
         match self.options.hash_bits {
-            None => tokens.for_each_ngram(text, &self.options, |ngram| {
-                found.extend(self.vocabulary.find(ngram));
+            None => tokens.for_each_ngram(|ngram| {
+                if let Some(id) = self.vocabulary.find(ngram) {
+                    found.push(id);
+                }
             }),
-            Some(bits) => tokens.for_each_ngram(text, &self.options, |ngram| {
-                found.push(bucket(ngram, bits));
-            }),
+            Some(bits) => tokens.for_each_ngram(|ngram| found.push(bucket(ngram, bits))),
         }
         found.sort_unstable();
         ids.clear();
         values.clear();
-        for run in found.chunk_by(|a, b| a == b) {
-            ids.push(run[0]);
-            values.push(self.weight(run.len()) * self.inverse_frequencies[run[0] as usize]);
+        for &id in &*found {
+            match (ids.last(), values.last_mut()) {
+                (Some(&last), Some(count)) if last == id => *count += 1.0,
+                _ => {
+                    ids.push(id);
+                    values.push(1.0);
+                }
+            }
+        }
+        for (value, &id) in values.iter_mut().zip(&*ids) {
+            *value = self.weight(*value) * self.inverse_frequencies[id as usize];
         }
         let length = values.iter().map(|&v| f64::from(v) * f64::from(v)).sum::<f64>().sqrt();
         let scale = (1.0 / length) as f32;
@@ -137,12 +146,8 @@ impl Vectoriser {
     }
 
     /// The tf of an n-gram met `count` times.
-    fn weight(&self, count: usize) -> f32 {
-        match count {
-            1 => 1.0,
-            _ if self.options.sublinear => 1.0 + (count as f32).ln(),
-            _ => count as f32,
-        }
+    fn weight(&self, count: f32) -> f32 {
+        if count > 1.0 && self.options.sublinear { 1.0 + count.ln() } else { count }
     }
 }
 

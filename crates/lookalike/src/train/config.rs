@@ -72,7 +72,7 @@ pub struct TrainConfig {
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
-            sampler: SamplerKind::LshEmbedding,
+            sampler: SamplerKind::Mixed,
             loss: Loss::Softmax,
             log_q: None,
             budget: None,
@@ -80,14 +80,14 @@ impl Default for TrainConfig {
             mixed: MixedConfig::default(),
             lsh: LshConfig::default(),
             hidden: vec![128],
-            activation: Activation::Relu,
+            activation: Activation::Linear,
             normalise: Normalise::L2,
             storage: Storage::F32,
             init: Init::default(),
             batch: 256,
-            epochs: 10,
-            lr: 1e-3,
-            lr_schedule: RateSchedule::Constant,
+            epochs: 5,
+            lr: 1e-2,
+            lr_schedule: RateSchedule::Linear,
             warmup: 0,
             adam: AdamConfig::default(),
             seed: 1,
@@ -140,6 +140,8 @@ impl TrainConfig {
         // something else.
         let lsh = LshConfig { codes: Codes::Overlapped, ..LshConfig::default() };
         let paper = Self {
+            sampler: SamplerKind::LshEmbedding,
+            epochs: 10,
             hidden: vec![128],
             activation: Activation::Relu,
             lr: 1e-4,

@@ -1,99 +1,122 @@
 //! The output layer's part of a step over *all* classes: full softmax.
 //!
-//! Matrix products over tiles of classes, with a running log-sum-exp, so that a
-//! batch × classes matrix never exists. Scores are computed twice: once for
-//! each example's normaliser, once more for the gradient that needs it.
+//! Matrix products over tiles of classes and examples, with a running
+//! log-sum-exp, so that a batch × classes matrix never exists. Scores are
+//! computed twice: once for each example's normaliser, once more for the
+//! gradient that needs it.
 //!
 //! Cost: four products of batch · classes · width multiply-adds, and every row
 //! read twice and written once.
 
-use lookalike_kernels::{
-    AlignedVec, Cpu, Element, FLAG_BITS, Strided, gather_scale, gemm, scatter_exp, scatter_max,
-};
+use lookalike_kernels::{AlignedVec, Cpu, Element, Strided, exp_sum, gemm};
 use rayon::prelude::*;
 
 use super::output_step::{StepContext, for_each_part};
+use super::stages::{Stage, StageClock, StageTimes};
 use super::turnaround::{Part, grow, grow_aligned};
 use crate::data::Examples;
+use crate::loss::RunningSum;
 use crate::model::{RowData, Rows, RowsMut, RowsView, with_store};
-use crate::optim::Adam;
 use crate::random::{Stream, mix};
 
-/// Classes whose scores are held at a time; with 1,024 examples, half a megabyte.
-const TILE: usize = 128;
+/// Classes and examples of a tile: its scores take 256 KiB and stay in L2.
+const TILE: usize = 256;
 /// Parts that classes are cut into, whatever the number of threads.
 const PARTS: usize = 32;
 
 /// Buffers of the full softmax's step, kept between batches.
 #[derive(Debug, Default)]
-pub struct FullStep {
+pub(super) struct FullStep {
     parts: Vec<Part>,
     work: Vec<Work>,
-    /// Embeddings, a row a dimension.
-    transposed: AlignedVec<f32>,
     /// (class, example) of every true label, sorted.
     truths: Vec<(u32, u32)>,
-    /// The entries 0, 1, 2, …: a tile's row has one score an example.
-    entries: Vec<u32>,
+    /// By example: target of each true label, `1/|y|`, or 0 without labels.
     target: Vec<f32>,
-    max: Vec<f32>,
-    factor: Vec<f32>,
+    /// By example: what turns a score into its share of the gradient,
+    /// `p / batch = exp(score - log_norm)`.
+    log_norm: Vec<f32>,
+    times: StageTimes,
 }
 
 #[derive(Debug, Default)]
 struct Work {
     scores: AlignedVec<f32>,
-    tile_max: Vec<f32>,
-    max: Vec<f32>,
-    sum: Vec<f32>,
     grads: AlignedVec<f32>,
     d_embeddings: AlignedVec<f32>,
+    bias_grads: Vec<f32>,
+    sums: Vec<RunningSum>,
     loss: f64,
 }
 
 /// The batch as every tile sees it.
+#[derive(Clone, Copy)]
 struct Batch<'a> {
     cpu: Cpu,
     embeddings: &'a [f32],
     stride: usize,
     dim: usize,
-    transposed: &'a [f32],
     examples: usize,
-    entries: &'a [u32],
     truths: &'a [(u32, u32)],
+    target: &'a [f32],
 }
 
 impl Batch<'_> {
-    /// Scores of a tile of classes: a row a class, a column an example.
+    /// Scores of a tile: a row an example, a column a class.
     fn scores<'s, T: Element>(
         &self,
         w: &[T],
         bias: &[f32],
+        examples: std::ops::Range<usize>,
         buffer: &'s mut AlignedVec<f32>,
     ) -> &'s mut [f32] {
-        grow_aligned(buffer, TILE * self.examples);
-        let scores = &mut buffer[..bias.len() * self.examples];
-        for (row, &bias) in scores.chunks_exact_mut(self.examples).zip(bias) {
-            row.fill(bias);
+        grow_aligned(buffer, TILE * TILE);
+        let classes = bias.len();
+        let scores = &mut buffer[..examples.len() * classes];
+        for row in scores.chunks_exact_mut(classes) {
+            row.copy_from_slice(bias);
         }
-        let a = Strided { data: w, row_stride: self.stride, column_stride: 1 };
-        let b = Strided { data: self.transposed, row_stride: self.examples, column_stride: 1 };
-        gemm(self.cpu, bias.len(), self.examples, self.dim, a, b, scores, self.examples);
+        let b = Strided { data: w, row_stride: 1, column_stride: self.stride };
+        gemm(self.cpu, examples.len(), classes, self.dim, self.rows(examples), b, scores, classes);
         scores
     }
 
-    /// The true labels that fall in a range of classes.
-    fn truths_in(&self, classes: std::ops::Range<usize>) -> &[(u32, u32)] {
-        let from = self.truths.partition_point(|t| (t.0 as usize) < classes.start);
-        let to = self.truths.partition_point(|t| (t.0 as usize) < classes.end);
-        &self.truths[from..to]
+    /// The embeddings of a range of examples.
+    fn rows(&self, examples: std::ops::Range<usize>) -> Strided<'_, f32> {
+        let data = &self.embeddings[examples.start * self.stride..examples.end * self.stride];
+        Strided { data, row_stride: self.stride, column_stride: 1 }
     }
+
+    /// Calls `visit(example, class)`, both counted from the tile's first, for
+    /// the true labels in a tile.
+    fn truths_in(
+        &self,
+        classes: std::ops::Range<usize>,
+        examples: std::ops::Range<usize>,
+        mut visit: impl FnMut(usize, usize),
+    ) {
+        let from = self.truths.partition_point(|t| (t.0 as usize) < classes.start);
+        for &(class, example) in &self.truths[from..] {
+            if class as usize >= classes.end {
+                break;
+            }
+            if examples.contains(&(example as usize)) {
+                visit(example as usize - examples.start, class as usize - classes.start);
+            }
+        }
+    }
+}
+
+/// Consecutive ranges of at most [`TILE`].
+fn tiles(range: std::ops::Range<usize>) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let end = range.end;
+    range.step_by(TILE).map(move |first| first..end.min(first + TILE))
 }
 
 impl FullStep {
     /// Moves all rows, writes the gradient of the embeddings and gives the
     /// batch's mean loss.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         context: &StepContext,
         output: &mut Rows,
@@ -103,29 +126,32 @@ impl FullStep {
         d_embeddings: &mut [f32],
     ) -> f64 {
         let RowData::F32(rows) = embeddings.data else { unreachable!("embeddings are always f32") };
-        self.prepare(output.len, examples, batch, rows, embeddings);
+        let mut clock = StageClock::start();
+        self.prepare(output.len, examples, batch);
+        clock.end(Stage::Sort);
+        let Self { parts, work, truths, target, log_norm, times } = self;
+        let (work, parts) = (&mut work[..parts.len()], &parts[..]);
+        let stride = output.stride;
         let view = Batch {
             cpu: context.cpu,
             embeddings: rows,
-            stride: embeddings.stride,
+            stride,
             dim: embeddings.dim,
-            transposed: &self.transposed,
             examples: batch.len(),
-            entries: &self.entries,
-            truths: &self.truths,
+            truths,
+            target,
         };
-        let (work, parts) = (&mut self.work[..self.parts.len()], &self.parts[..]);
-        let stride = output.stride;
         with_store!(&mut output.stored, store => {
             let bias = &output.bias.w;
             work.par_iter_mut().zip(parts).for_each(|(work, part)| {
-                work.normalise(&view, &store.w, bias, part, &self.target);
+                work.normalise(&view, &store.w, bias, part);
             });
-            let loss = combine(work, &self.target, &mut self.max, &mut self.factor);
+            clock.end(Stage::Score);
+            let loss = combine(work, target, log_norm);
+            clock.end(Stage::Loss);
             let rows = RowsMut::new(store, &mut output.last, &mut output.bias, stride);
-            let (max, factor, target) = (&self.max, &self.factor, &self.target);
             for_each_part(rows, parts, work, &|rows, part, work| {
-                work.update(&view, rows, part, context, &context.adam, (max, factor, target));
+                work.update(&view, rows, part, context, log_norm);
             });
             d_embeddings.par_chunks_mut(stride).enumerate().for_each(|(example, out)| {
                 out.fill(0.0);
@@ -134,38 +160,29 @@ impl FullStep {
                     out.iter_mut().zip(share).for_each(|(sum, x)| *sum += x);
                 }
             });
+            clock.end(Stage::Update);
+            *times = clock.times();
             loss / batch.len().max(1) as f64
         })
     }
 
-    fn prepare(
-        &mut self,
-        num_classes: usize,
-        examples: &Examples<'_>,
-        batch: &[u32],
-        rows: &[f32],
-        embeddings: RowsView<'_>,
-    ) {
-        let classes_per_part = num_classes.div_ceil(PARTS).next_multiple_of(TILE).max(1);
-        let num_parts = num_classes.div_ceil(classes_per_part).max(1);
+    /// Where the last step's time went. A score stands for its exponential too,
+    /// and the second pass over the scores is part of the update.
+    pub(super) fn stage_times(&self) -> StageTimes {
+        self.times
+    }
+
+    fn prepare(&mut self, num_classes: usize, examples: &Examples<'_>, batch: &[u32]) {
+        let classes_per_part = num_classes.div_ceil(PARTS).next_multiple_of(TILE);
+        let num_parts = num_classes.div_ceil(classes_per_part);
         self.parts.resize_with(num_parts, Part::default);
         for (i, part) in self.parts.iter_mut().enumerate() {
             part.first_key = i * classes_per_part;
             part.num_keys = classes_per_part.min(num_classes - part.first_key);
         }
         self.work.resize_with(num_parts.max(self.work.len()), Work::default);
-
-        let n = batch.len();
-        grow_aligned(&mut self.transposed, embeddings.dim * n);
-        for (example, row) in rows.chunks_exact(embeddings.stride).enumerate() {
-            for (dimension, &x) in row[..embeddings.dim].iter().enumerate() {
-                self.transposed[dimension * n + example] = x;
-            }
-        }
-        self.entries.clear();
-        self.entries.extend((0..n as u32).map(|example| example << FLAG_BITS));
         self.truths.clear();
-        grow(&mut self.target, n);
+        grow(&mut self.target, batch.len());
         for (place, &example) in batch.iter().enumerate() {
             let labels = examples.labels(example as usize);
             self.target[place] = if labels.is_empty() { 0.0 } else { 1.0 / labels.len() as f32 };
@@ -177,40 +194,23 @@ impl FullStep {
 
 impl Work {
     /// First pass: this part's share of each example's normaliser and loss.
-    fn normalise<T: Element>(
-        &mut self,
-        batch: &Batch<'_>,
-        w: &[T],
-        bias: &[f32],
-        part: &Part,
-        target: &[f32],
-    ) {
-        self.max.clear();
-        self.max.resize(batch.examples, f32::NEG_INFINITY);
-        self.sum.clear();
-        self.sum.resize(batch.examples, 0.0);
+    fn normalise<T: Element>(&mut self, batch: &Batch<'_>, w: &[T], bias: &[f32], part: &Part) {
+        self.sums.clear();
+        self.sums.resize(batch.examples, RunningSum::default());
         self.loss = 0.0;
-        let end = part.first_key + part.num_keys;
-        for first in (part.first_key..end).step_by(TILE) {
-            let classes = first..end.min(first + TILE);
-            let rows = &w[first * batch.stride..classes.end * batch.stride];
-            let scores = batch.scores(rows, &bias[classes.clone()], &mut self.scores);
-            for &(class, example) in batch.truths_in(classes.clone()) {
-                let score = scores[(class as usize - first) * batch.examples + example as usize];
-                self.loss -= f64::from(target[example as usize] * score);
-            }
-            self.tile_max.clear();
-            self.tile_max.extend_from_slice(&self.max);
-            for row in scores.chunks_exact(batch.examples) {
-                scatter_max(batch.cpu, row, batch.entries, &mut self.tile_max);
-            }
-            // The running sum is rescaled to the new maximum.
-            for ((sum, old), new) in self.sum.iter_mut().zip(&mut self.max).zip(&self.tile_max) {
-                *sum *= (*old - new).exp();
-                *old = *new;
-            }
-            for row in scores.chunks_exact_mut(batch.examples) {
-                scatter_exp(batch.cpu, row, batch.entries, &self.max, &mut self.sum);
+        for classes in tiles(part.first_key..part.first_key + part.num_keys) {
+            let rows = &w[classes.start * batch.stride..classes.end * batch.stride];
+            for examples in tiles(0..batch.examples) {
+                let bias = &bias[classes.clone()];
+                let scores = batch.scores(rows, bias, examples.clone(), &mut self.scores);
+                batch.truths_in(classes.clone(), examples.clone(), |example, class| {
+                    let target = batch.target[examples.start + example];
+                    self.loss -= f64::from(target * scores[example * classes.len() + class]);
+                });
+                let rows = scores.chunks_exact_mut(classes.len());
+                for (row, sum) in rows.zip(&mut self.sums[examples]) {
+                    sum.add(batch.cpu, row);
+                }
             }
         }
     }
@@ -222,61 +222,78 @@ impl Work {
         mut rows: RowsMut<'_, T>,
         part: &Part,
         context: &StepContext,
-        adam: &Adam,
-        (max, factor, target): (&[f32], &[f32], &[f32]),
+        log_norm: &[f32],
     ) {
-        let (stride, n) = (batch.stride, batch.examples);
-        let scale = 1.0 / n as f32;
-        grow_aligned(&mut self.d_embeddings, n * stride);
-        self.d_embeddings[..n * stride].fill(0.0);
+        let stride = batch.stride;
+        grow_aligned(&mut self.d_embeddings, batch.examples * stride);
+        self.d_embeddings[..batch.examples * stride].fill(0.0);
         grow_aligned(&mut self.grads, TILE * stride);
-        for first in (0..part.num_keys).step_by(TILE) {
-            let classes = first..part.num_keys.min(first + TILE);
-            let w = &rows.w[first * stride..classes.end * stride];
-            let scores = batch.scores(w, &rows.bias.w[classes.clone()], &mut self.scores);
-            for row in scores.chunks_exact_mut(n) {
-                // The sum is known already; here it is only a by-product.
-                scatter_exp(batch.cpu, row, batch.entries, max, &mut self.sum);
-                gather_scale(batch.cpu, row, batch.entries, factor);
-            }
+        for classes in tiles(0..part.num_keys) {
+            self.grads[..classes.len() * stride].fill(0.0);
+            self.bias_grads.clear();
+            self.bias_grads.resize(classes.len(), 0.0);
+            let w = &rows.w[classes.start * stride..classes.end * stride];
+            let bias = &rows.bias.w[classes.clone()];
             let global = part.first_key + classes.start..part.first_key + classes.end;
-            for &(class, example) in batch.truths_in(global.clone()) {
-                let at = (class as usize - global.start) * n + example as usize;
-                scores[at] -= target[example as usize] * scale;
+            for examples in tiles(0..batch.examples) {
+                self.tile_gradients(batch, w, bias, global.clone(), examples, log_norm);
             }
-            let grads = &mut self.grads[..classes.len() * stride];
-            grads.fill(0.0);
-            let by_class = Strided { data: &*scores, row_stride: n, column_stride: 1 };
-            let embeddings = Strided { data: batch.embeddings, row_stride: stride, column_stride: 1 };
-            gemm(batch.cpu, classes.len(), stride, n, by_class, embeddings, grads, stride);
-            let by_example = Strided { data: &*scores, row_stride: 1, column_stride: n };
-            let w = Strided { data: w, row_stride: stride, column_stride: 1 };
-            gemm(batch.cpu, n, stride, classes.len(), by_example, w, &mut self.d_embeddings, stride);
-            for class in classes.clone() {
-                let local = class - first;
+            for (local, class) in classes.enumerate() {
                 let noise =
                     mix(context.seed, Stream::Round, context.iteration, (part.first_key + class) as u64);
-                rows.update(batch.cpu, class, adam, &grads[local * stride..][..stride], noise);
-                let bias_grad = scores[local * n..][..n].iter().sum();
-                rows.bias.update(class, adam, bias_grad);
+                let grad = &self.grads[local * stride..][..stride];
+                rows.update(batch.cpu, class, &context.adam, grad, noise);
+                rows.bias.update(class, &context.adam, self.bias_grads[local]);
             }
         }
     }
+
+    /// Adds a tile's gradients of class vectors, biases and embeddings.
+    fn tile_gradients<T: Element>(
+        &mut self,
+        batch: &Batch<'_>,
+        w: &[T],
+        bias: &[f32],
+        classes: std::ops::Range<usize>,
+        examples: std::ops::Range<usize>,
+        log_norm: &[f32],
+    ) {
+        let (stride, width) = (batch.stride, classes.len());
+        let scores = batch.scores(w, bias, examples.clone(), &mut self.scores);
+        for (row, &log_norm) in scores.chunks_exact_mut(width).zip(&log_norm[examples.clone()]) {
+            exp_sum(batch.cpu, row, log_norm);
+        }
+        let scale = 1.0 / batch.examples as f32;
+        batch.truths_in(classes, examples.clone(), |example, class| {
+            scores[example * width + class] -= batch.target[examples.start + example] * scale;
+        });
+        for row in scores.chunks_exact(width) {
+            self.bias_grads.iter_mut().zip(row).for_each(|(sum, g)| *sum += g);
+        }
+        let by_class = Strided { data: &*scores, row_stride: 1, column_stride: width };
+        let grads = &mut self.grads[..width * stride];
+        gemm(batch.cpu, width, stride, examples.len(), by_class, batch.rows(examples.clone()), grads, stride);
+        let by_example = Strided { data: &*scores, row_stride: width, column_stride: 1 };
+        let w = Strided { data: w, row_stride: stride, column_stride: 1 };
+        let d_embeddings = &mut self.d_embeddings[examples.start * stride..examples.end * stride];
+        gemm(batch.cpu, examples.len(), stride, width, by_example, w, d_embeddings, stride);
+    }
 }
 
-/// Joins the parts' normalisers; gives the summed loss.
-fn combine(work: &[Work], target: &[f32], max: &mut Vec<f32>, factor: &mut Vec<f32>) -> f64 {
-    let n = target.len();
-    grow(max, n);
-    grow(factor, n);
+/// Joins the parts' normalisers; gives the summed loss. An example without
+/// labels gets an infinite one, so that its gradient is 0.
+fn combine(work: &[Work], target: &[f32], log_norm: &mut Vec<f32>) -> f64 {
+    let batch = target.len();
+    grow(log_norm, batch);
     let mut loss: f64 = work.iter().map(|work| work.loss).sum();
-    for example in 0..n {
-        max[example] = work.iter().fold(f32::NEG_INFINITY, |max, work| max.max(work.max[example]));
-        let shares = work.iter().map(|work| work.sum[example] * (work.max[example] - max[example]).exp());
-        let sum: f32 = shares.sum();
-        let has_label = target[example] > 0.0;
-        factor[example] = if has_label { 1.0 / (n as f32 * sum) } else { 0.0 };
-        loss += if has_label { f64::from(max[example]) + f64::from(sum).ln() } else { 0.0 };
+    for (example, log_norm) in log_norm.iter_mut().enumerate() {
+        *log_norm = f32::INFINITY;
+        if target[example] > 0.0 {
+            let mut sum = RunningSum::default();
+            work.iter().for_each(|work| sum.merge(work.sums[example]));
+            loss += f64::from(sum.log_sum_exp());
+            *log_norm = sum.log_sum_exp() + (batch as f32).ln();
+        }
     }
     loss
 }

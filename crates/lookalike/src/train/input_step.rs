@@ -14,7 +14,7 @@ use crate::random::{Stream, mix};
 
 /// Buffers of the input layer's step, kept between batches.
 #[derive(Debug, Default)]
-pub struct InputStep {
+pub(super) struct InputStep {
     turnaround: Turnaround,
     work: Vec<Work>,
     /// Where each example's features start in the batch, and one more.
@@ -55,7 +55,7 @@ impl Pairs for FeaturePairs<'_> {
 impl InputStep {
     /// Moves the rows of all features of the batch. `d_hidden` is the gradient of
     /// the first hidden layer before its activation.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         context: &StepContext,
         network: &mut Network,
@@ -75,6 +75,11 @@ impl InputStep {
             self.update(context, RowsMut::new(store, last, bias, *stride), d_hidden);
         });
         self.update_bias(context, network, d_hidden);
+    }
+
+    /// Features that the last step moved.
+    pub(super) fn num_touched(&self) -> usize {
+        self.turnaround.parts().iter().map(|part| part.groups.len()).sum()
     }
 
     fn lay_out(&mut self, network: &Network, examples: &Examples<'_>, batch: &[u32]) {

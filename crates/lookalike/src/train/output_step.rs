@@ -14,6 +14,7 @@ use lookalike_kernels::{
 };
 use rayon::prelude::*;
 
+use super::stages::{Stage, StageClock, StageTimes};
 use super::turnaround::{Pairs, Part, Turnaround, grow, grow_aligned};
 use crate::loss::{self, DRAWN, ExampleTerms, Loss, TRUTH, entry};
 use crate::model::{Rows, RowsMut, RowsView, with_store};
@@ -43,10 +44,11 @@ pub struct StepContext {
 
 /// Buffers of the output layer's step, kept between batches.
 #[derive(Debug, Default)]
-pub struct OutputStep {
+pub(super) struct OutputStep {
     turnaround: Turnaround,
     work: Vec<Work>,
     terms: ExampleTerms,
+    times: StageTimes,
 }
 
 /// A part's own scores and sums.
@@ -86,7 +88,7 @@ impl Pairs for CandidatePairs<'_> {
 impl OutputStep {
     /// Moves the rows of all candidates, writes the gradient of the embeddings
     /// and gives the batch's mean loss.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         context: &StepContext,
         output: &mut Rows,
@@ -95,12 +97,14 @@ impl OutputStep {
         embeddings: RowsView<'_>,
         d_embeddings: &mut [f32],
     ) -> f64 {
+        let mut clock = StageClock::start();
         let batch = candidates.len();
         let class_log_q = class_log_q.filter(|_| context.corrects_log_q);
         let entry_bits = usize::BITS - (batch << lookalike_kernels::FLAG_BITS).leading_zeros();
         self.turnaround.turn(&CandidatePairs(candidates), output.len, entry_bits);
         self.work.resize_with(self.turnaround.parts().len().max(self.work.len()), Work::default);
         self.prepare_terms(candidates, context.corrects_log_q);
+        clock.end(Stage::Sort);
 
         let crate::model::RowData::F32(embeddings) = embeddings.data else {
             unreachable!("embeddings are always f32")
@@ -109,28 +113,37 @@ impl OutputStep {
         let bias = &mut output.bias;
         with_store!(&mut output.stored, store => {
             self.score(context, &store.w, &bias.w, class_log_q, embeddings);
+            clock.end(Stage::Score);
             let loss = match context.loss {
                 Loss::Softmax => self.softmax(context.cpu),
                 Loss::Nce => self.logistic(),
             };
+            clock.end(Stage::Loss);
             let rows = RowsMut::new(store, &mut output.last, bias, stride);
             debug_assert_eq!(rows.w.len(), len * stride);
             self.update(context, rows, embeddings);
             sum_parts(&self.work[..self.turnaround.parts().len()], stride, d_embeddings);
+            clock.end(Stage::Update);
+            self.times = clock.times();
             loss / batch.max(1) as f64
         })
     }
 
     /// Classes that the last step moved.
-    pub fn touched(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn touched(&self) -> impl Iterator<Item = u32> + '_ {
         self.turnaround
             .parts()
             .iter()
             .flat_map(|part| part.groups().map(|(class, _)| (part.first_key + class) as u32))
     }
 
+    /// Where the last step's time went.
+    pub(super) fn stage_times(&self) -> StageTimes {
+        self.times
+    }
+
     /// (example, class) pairs of the last step.
-    pub fn num_pairs(&self) -> usize {
+    pub(super) fn num_pairs(&self) -> usize {
         self.turnaround.parts().iter().map(|part| part.entries.len()).sum()
     }
 

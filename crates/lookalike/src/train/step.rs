@@ -9,6 +9,7 @@ use lookalike_kernels::{AlignedVec, padded};
 use super::full_step::FullStep;
 use super::input_step::InputStep;
 use super::output_step::{OutputStep, StepContext};
+use super::stages::{Stage, StageClock, StageTimes};
 use super::turnaround::grow_aligned;
 use crate::data::Examples;
 use crate::model::{Activations, Network};
@@ -32,6 +33,7 @@ pub struct Step {
     input: InputStep,
     /// Gradients of each hidden layer's output.
     d_layers: Vec<AlignedVec<f32>>,
+    times: StageTimes,
 }
 
 impl Step {
@@ -44,14 +46,23 @@ impl Step {
         examples: &Examples<'_>,
         batch: &[u32],
     ) -> f64 {
+        let mut clock = StageClock::start();
         network.embed(context.cpu, examples, batch, &mut self.activations);
         self.d_layers.resize_with(network.config.hidden.len(), AlignedVec::default);
         for (gradient, &width) in self.d_layers.iter_mut().zip(&network.config.hidden) {
             grow_aligned(gradient, batch.len() * padded(width));
         }
-        let loss = self.output_layer(context, network, proposer, examples, batch);
+        clock.end(Stage::Embed);
+        let loss = self.output_layer(context, network, proposer, examples, batch, &mut clock);
         self.layers_below(context, network, examples, batch);
+        clock.end(Stage::Input);
+        self.times = clock.times();
         loss
+    }
+
+    /// Where the time of the last step went.
+    pub fn stage_times(&self) -> StageTimes {
+        self.times
     }
 
     /// Classes that the last step moved; none are listed if it moved all.
@@ -64,6 +75,11 @@ impl Step {
         self.output.num_pairs()
     }
 
+    /// Different features of the last batch.
+    pub fn num_touched_features(&self) -> usize {
+        self.input.num_touched()
+    }
+
     fn output_layer(
         &mut self,
         context: &StepContext,
@@ -71,13 +87,17 @@ impl Step {
         proposer: &mut Proposer,
         examples: &Examples<'_>,
         batch: &[u32],
+        clock: &mut StageClock,
     ) -> f64 {
         let embeddings = self.activations.embeddings();
         let top = self.d_layers.len() - 1;
         let gradient = &mut self.d_layers[top][..batch.len() * network.output.stride];
         match proposer {
             Proposer::All => {
-                self.full.run(context, &mut network.output, examples, batch, embeddings, gradient)
+                let output = &mut network.output;
+                let loss = self.full.run(context, output, examples, batch, embeddings, gradient);
+                clock.end_measured(self.full.stage_times());
+                loss
             }
             Proposer::Sampler(sampler) => {
                 let request = Request {
@@ -91,9 +111,13 @@ impl Step {
                     class_bias: &network.output.bias.w,
                 };
                 sampler.propose(&request, &mut self.candidates);
+                clock.end_both([Stage::Hash, Stage::Sample], sampler.hashing_share());
                 let class_log_q = sampler.class_log_q();
                 let output = &mut network.output;
-                self.output.run(context, output, &self.candidates, class_log_q, embeddings, gradient)
+                let candidates = &self.candidates;
+                let loss = self.output.run(context, output, candidates, class_log_q, embeddings, gradient);
+                clock.end_measured(self.output.stage_times());
+                loss
             }
         }
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::{ConfigError, TrainConfig};
 use super::output_step::StepContext;
+use super::stages::{Stage, StageClock, StageTimes};
 use super::step::{Proposer, Step};
 use crate::artifact::Model;
 use crate::data::Examples;
@@ -91,6 +92,7 @@ pub struct Trainer<'a> {
     proposer: Proposer,
     schedule: RefreshSchedule,
     step: Step,
+    times: StageTimes,
     /// Examples with labels, in this epoch's order.
     order: Vec<u32>,
     order_epoch: Option<usize>,
@@ -156,6 +158,7 @@ impl<'a> Trainer<'a> {
             proposer,
             schedule,
             step: Step::default(),
+            times: StageTimes::default(),
             order,
             order_epoch: None,
             has_tables: false,
@@ -211,9 +214,14 @@ impl<'a> Trainer<'a> {
         }
     }
 
-    /// Buffers and times of the last step.
+    /// Buffers of the last step.
     pub fn last_step(&self) -> &Step {
         &self.step
+    }
+
+    /// Where the time of the last step went, a refresh before it included.
+    pub fn stage_times(&self) -> StageTimes {
+        self.times
     }
 
     /// Trains on one batch.
@@ -225,8 +233,10 @@ impl<'a> Trainer<'a> {
             self.shuffle(progress.epoch);
         }
         let refreshed = !self.has_tables || self.schedule.is_due(progress.iteration, starts_epoch);
+        let mut clock = StageClock::start();
         if refreshed {
             self.refresh();
+            clock.end(Stage::Refresh);
         }
         let config = &self.model.training;
         let rate = config.rate_at(progress.iteration, self.planned_steps());
@@ -242,6 +252,8 @@ impl<'a> Trainer<'a> {
         };
         let network = &mut self.model.network;
         let loss = self.step.run(&context, network, &mut self.proposer, &self.examples, batch);
+        clock.end_measured(self.step.stage_times());
+        self.times = clock.times();
         let batch = batch.len();
         if !loss.is_finite() {
             let (iteration, epoch) = (progress.iteration, progress.epoch + 1);

@@ -29,7 +29,7 @@ const CHUNKS: usize = 32;
 const MAX_BLOCKS: usize = 1024;
 
 /// The pairs of a batch, by example.
-pub trait Pairs: Sync {
+pub(super) trait Pairs: Sync {
     /// The number of examples.
     fn num_examples(&self) -> usize;
 
@@ -40,7 +40,7 @@ pub trait Pairs: Sync {
 
 /// The pairs of a batch, by key.
 #[derive(Debug, Default)]
-pub struct Turnaround {
+pub(super) struct Turnaround {
     chunks: Vec<Chunk>,
     part_of_block: Vec<u32>,
     /// Disjoint ranges of keys, ascending, that cover all keys.
@@ -50,7 +50,7 @@ pub struct Turnaround {
 
 /// A range of keys with its pairs.
 #[derive(Debug, Default)]
-pub struct Part {
+pub(super) struct Part {
     /// The first key of the range.
     pub first_key: usize,
     /// The number of keys in the range.
@@ -64,7 +64,7 @@ pub struct Part {
 
 /// A key that occurs in the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Group {
+pub(super) struct Group {
     /// The key, counted from the part's first.
     pub local_key: u32,
     /// Where its entries start; they end where the next group's start.
@@ -73,7 +73,7 @@ pub struct Group {
 
 impl Part {
     /// Each key that occurs (counted from the part's first) with its entries' range.
-    pub fn groups(&self) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> + '_ {
+    pub(super) fn groups(&self) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> + '_ {
         let ends = self.groups.iter().skip(1).map(|g| g.start).chain([self.entries.len() as u32]);
         let ranges = self.groups.iter().zip(ends);
         ranges.map(|(group, end)| (group.local_key as usize, group.start as usize..end as usize))
@@ -95,7 +95,7 @@ impl Turnaround {
     ///
     /// # Panics
     /// If `entry_bits` leaves no room for keys; batches are limited before.
-    pub fn turn(&mut self, pairs: &impl Pairs, num_keys: usize, entry_bits: u32) {
+    pub(super) fn turn(&mut self, pairs: &impl Pairs, num_keys: usize, entry_bits: u32) {
         assert!(entry_bits < 32, "a batch has fewer than 2^31 pairs of examples and features");
         let block_bits = num_keys.div_ceil(MAX_BLOCKS).next_power_of_two().trailing_zeros();
         // A key within its part and an entry share 32 bits.
@@ -124,7 +124,7 @@ impl Turnaround {
     }
 
     /// The parts of the last batch.
-    pub fn parts(&self) -> &[Part] {
+    pub(super) fn parts(&self) -> &[Part] {
         &self.parts[..self.num_parts]
     }
 
@@ -361,13 +361,7 @@ mod tests {
 
     #[test]
     fn one_crowded_key_does_not_disturb_the_rest() {
-        let lists = (0..500u32).map(|e| if e == 7 { vec![0, e * 100] } else { vec![0, e * 100] });
-        let lists = lists
-            .map(|mut l| {
-                l.dedup();
-                l
-            })
-            .collect();
+        let lists = (0..500u32).map(|e| if e == 0 { vec![0] } else { vec![0, e * 100] }).collect();
         check(&mut Turnaround::default(), lists, 50_000, 9);
     }
 }

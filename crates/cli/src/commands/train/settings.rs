@@ -1,12 +1,11 @@
 //! The settings of a run as flags and as a file.
 
 use std::path::Path;
-use std::str::FromStr;
 
 use anyhow::Context;
 use clap::Args;
+use lookalike::experiment::Method;
 use lookalike::loss::Loss;
-use lookalike::sampling::SamplerKind;
 use lookalike::train::TrainConfig;
 use serde::de::DeserializeOwned;
 
@@ -108,40 +107,6 @@ pub(crate) struct SettingArguments {
     fill: bool,
 }
 
-/// A sampler, or `nce`, which is a sampler with a loss of its own.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Method {
-    Sampler(SamplerKind),
-    Nce,
-}
-
-impl FromStr for Method {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "nce" => Ok(Self::Nce),
-            _ => {
-                name.parse().map(Self::Sampler).map_err(|e: lookalike::sampling::SamplerError| e.to_string())
-            }
-        }
-    }
-}
-
-impl Method {
-    pub(crate) fn apply(self, config: &mut TrainConfig) {
-        match self {
-            Self::Sampler(kind) => config.sampler = kind,
-            Self::Nce => {
-                config.loss = Loss::Nce;
-                if config.sampler != SamplerKind::Frequency {
-                    config.sampler = SamplerKind::LogUniform;
-                }
-            }
-        }
-    }
-}
-
 /// Reads a value by the name it has in configuration files.
 fn named<T: DeserializeOwned>(name: &str) -> Result<T, String> {
     serde_json::from_value(name.into()).map_err(|error| error.to_string())
@@ -212,8 +177,15 @@ pub(crate) struct Settings {
 const TEXT: &str = "text";
 
 impl Settings {
+    /// Defaults, preset and file, each overriding the one before; flags come after.
+    pub(crate) fn base(preset: Option<&str>, file: Option<&Path>) -> anyhow::Result<Self> {
+        let training = preset.map(TrainConfig::preset).transpose()?.unwrap_or_default();
+        let base = Self { training, ..Self::default() };
+        file.map_or_else(|| Ok(base.clone()), |path| base.with_file(path))
+    }
+
     /// Reads a TOML file; what it does not name stays as in `self`.
-    pub(crate) fn with_file(&self, path: &Path) -> anyhow::Result<Self> {
+    fn with_file(&self, path: &Path) -> anyhow::Result<Self> {
         let content = std::fs::read_to_string(path)
             .map_err(|error| usage(format!("cannot read the settings {}: {error}", path.display())))?;
         let parse = || -> anyhow::Result<Self> {

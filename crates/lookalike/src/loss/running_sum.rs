@@ -4,7 +4,7 @@ use lookalike_kernels::{Cpu, LANES, exp_sum};
 
 /// `Σ exp(score)`, as `exp(max) · sum` so that it cannot overflow.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RunningSum {
+pub(crate) struct RunningSum {
     max: f32,
     sum: f64,
 }
@@ -17,7 +17,7 @@ impl Default for RunningSum {
 
 impl RunningSum {
     /// Adds the scores of a tile, and overwrites them.
-    pub(super) fn add(&mut self, cpu: Cpu, scores: &mut [f32]) {
+    pub(crate) fn add(&mut self, cpu: Cpu, scores: &mut [f32]) {
         let max = max_of(scores);
         if max == f32::NEG_INFINITY {
             return;
@@ -27,7 +27,7 @@ impl RunningSum {
     }
 
     /// Adds what `other` has summed up.
-    pub(super) fn merge(&mut self, other: Self) {
+    pub(crate) fn merge(&mut self, other: Self) {
         let max = self.max.max(other.max);
         let scaled = |part: Self| match part.max {
             f32::NEG_INFINITY => 0.0,
@@ -37,7 +37,7 @@ impl RunningSum {
     }
 
     /// `ln Σ exp(score)`; negative infinity if there was no score.
-    pub(super) fn log_sum_exp(&self) -> f32 {
+    pub(crate) fn log_sum_exp(&self) -> f32 {
         (f64::from(self.max) + self.sum.ln()) as f32
     }
 }

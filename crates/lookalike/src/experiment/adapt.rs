@@ -1,0 +1,355 @@
+//! Does a sampler follow the model? The paper's figure on adaptivity, in numbers.
+//!
+//! For an input x with true labels y, let `p_i` be the softmax over the M
+//! classes that are not in y: the distribution that ideal negatives would have.
+//! A sampler is asked for negatives R times; class i is among them `c_i` times.
+//! Averaged over inputs:
+//!
+//! - *mass covered*: the sum of `p_i` over the negatives of one draw, averaged
+//!   over the R draws. The most that C negatives can cover is what top-k covers;
+//!   C uniform ones cover C / M.
+//! - *rank correlation*: Spearman's, between `p_i` and `c_i` over the M classes,
+//!   equal values sharing their mean rank. It is undefined, and left out of the
+//!   average, where all `c_i` or all `p_i` are equal.
+//! - *KL divergence*: `Σ p_i ln(p_i / q_i)` in nats, with
+//!   `q_i = (1 - ε) c_i / Σc + ε / M` and ε = 0.1. Without smoothing one class
+//!   that was never drawn would make it infinite; a sampler that never draws
+//!   what matters pays about `ln(1/ε)` more than the uniform one.
+//! - *by rank*: mean `p_i` and mean `c_i / Σc` of the classes of a range of
+//!   ranks, ranks by `p_i` from 1: the picture itself.
+//!
+//! Hash tables are refreshed with the class vectors as they are. Their functions
+//! are those of the run's seed, as in training. O(inputs · (N · dim + N log N +
+//! R · C)) for each sampler.
+
+use rand_xoshiro::rand_core::Rng as _;
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::data::Examples;
+use crate::model::Activations;
+use crate::predict::{Ranked, Ranker};
+use crate::random::{Stream, below, rng};
+use crate::sampling::{self, Candidates, Request, Sampler, SamplerError, SamplerKind, Setup};
+use crate::train::Trainer;
+
+/// The share of the draws that smoothing makes uniform.
+const SMOOTHING: f64 = 0.1;
+/// Inputs looked at together; bounds the memory to this many times N numbers.
+const INPUTS_AT_ONCE: usize = 8;
+
+/// What to measure.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AdaptOptions {
+    /// The samplers to look at; `full` is no sampler.
+    pub samplers: Vec<SamplerKind>,
+    /// Training examples to look at.
+    pub inputs: usize,
+    /// R, how often each sampler is asked for each input.
+    pub draws: usize,
+}
+
+/// A range of ranks, first and last included, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RankRange {
+    /// The first rank.
+    pub first: usize,
+    /// The last rank.
+    pub last: usize,
+}
+
+/// The state of things at one moment of training.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Snapshot {
+    /// Steps done.
+    pub iteration: u64,
+    /// Epochs done.
+    pub epoch: f64,
+    /// Negatives asked for: C.
+    pub budget: usize,
+    /// The ranges that `by_rank` values belong to.
+    pub ranks: Vec<RankRange>,
+    /// Mean true probability of a class in each range.
+    pub truth_by_rank: Vec<f64>,
+    /// Each sampler against it.
+    pub samplers: Vec<Adaptivity>,
+}
+
+/// How a sampler's draws compare with the true distribution.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Adaptivity {
+    /// The sampler.
+    pub sampler: SamplerKind,
+    /// Probability mass of the negatives of a draw, from 0 to 1.
+    pub mass_covered: f64,
+    /// Spearman's rank correlation; none where it is undefined for all inputs.
+    pub rank_correlation: Option<f64>,
+    /// KL divergence of the true distribution from the smoothed draws.
+    pub divergence_nats: f64,
+    /// Negatives given on average; below the budget where tables give too few.
+    pub negatives_mean: f64,
+    /// Mean share of the draws of a class in each range.
+    pub by_rank: Vec<f64>,
+}
+
+/// Different examples that have a label, chosen by the seed.
+pub fn choose_inputs(examples: &Examples<'_>, count: usize, seed: u64) -> Vec<u32> {
+    let mut labelled: Vec<u32> =
+        (0..examples.len() as u32).filter(|&i| !examples.labels(i as usize).is_empty()).collect();
+    let mut random = rng(seed, Stream::Experiment, 0, 0);
+    let count = count.min(labelled.len());
+    for place in 0..count {
+        let other = place + below(random.next_u64(), (labelled.len() - place) as u32) as usize;
+        labelled.swap(place, other);
+    }
+    labelled.truncate(count);
+    labelled
+}
+
+/// Measures every sampler with the model as it is now.
+pub fn snapshot(
+    trainer: &Trainer<'_>,
+    examples: &Examples<'_>,
+    inputs: &[u32],
+    options: &AdaptOptions,
+) -> Result<Snapshot, SamplerError> {
+    let (model, cpu) = (&trainer.model, trainer.cpu());
+    let (config, output) = (&model.training, &model.network.output);
+    let classes = output.len;
+    let budget = config.budget_for(classes);
+    let setup = Setup {
+        seed: config.seed,
+        budget,
+        dim: output.dim,
+        label_counts: &model.class_counts,
+        lsh: &config.lsh,
+        mixed: &config.mixed,
+    };
+    let mut samplers = Vec::new();
+    for &kind in &options.samplers {
+        let mut sampler = sampling::build(kind, &setup)?;
+        sampler.refresh(cpu, output.view(), None);
+        samplers.push((kind, sampler));
+    }
+    let ranks = rank_ranges(classes);
+    let mut truth = Vec::new();
+    let mut found: Vec<Vec<Comparison>> = samplers.iter().map(|_| Vec::new()).collect();
+    let mut ranker = Ranker::new(classes);
+    let mut activations = Activations::default();
+    for batch in inputs.chunks(INPUTS_AT_ONCE) {
+        let ranked = ranker.rank(cpu, &model.network, examples, batch);
+        let targets: Vec<Target> = (0..batch.len())
+            .into_par_iter()
+            .map(|i| Target::new(ranked.example(i), examples.labels(batch[i] as usize), classes))
+            .collect();
+        truth.extend(targets.iter().map(|target| target.mean_by_rank(&ranks, |i| f64::from(target.p[i]))));
+        model.network.embed(cpu, examples, batch, &mut activations);
+        let request = Request {
+            seed: config.seed,
+            iteration: 0,
+            cpu,
+            examples: *examples,
+            batch,
+            embeddings: activations.embeddings(),
+            class_vectors: output.view(),
+            class_bias: &output.bias.w,
+        };
+        for ((_, sampler), found) in samplers.iter_mut().zip(&mut found) {
+            let draws = Draws::collect(sampler.as_mut(), request, &targets, options.draws, classes);
+            let compared =
+                draws.par_iter().zip(&targets).map(|(draws, target)| target.compare(draws, &ranks));
+            found.par_extend(compared);
+        }
+    }
+    let progress = model.progress;
+    Ok(Snapshot {
+        iteration: progress.iteration,
+        epoch: progress.epoch as f64 + progress.position as f64 / trainer.num_examples().max(1) as f64,
+        budget,
+        truth_by_rank: mean_of_rows(&truth, ranks.len()),
+        ranks,
+        samplers: samplers
+            .iter()
+            .zip(&found)
+            .map(|((kind, _), found)| average(*kind, found, options.draws))
+            .collect(),
+    })
+}
+
+/// Ranges that grow by about a third: few points on a logarithmic axis.
+fn rank_ranges(classes: usize) -> Vec<RankRange> {
+    let mut ranges = Vec::new();
+    let mut first = 1;
+    while first <= classes {
+        let last = (first * 4 / 3).max(first).min(classes);
+        ranges.push(RankRange { first, last });
+        first = last + 1;
+    }
+    ranges
+}
+
+/// The true distribution over the negatives of one input.
+struct Target {
+    /// Negatives, most likely first.
+    order: Vec<u32>,
+    /// Probability of each class; 0 for true labels.
+    p: Vec<f32>,
+    /// Mean rank of each place of `order`, equal probabilities sharing theirs.
+    ranks: Vec<f64>,
+}
+
+/// How often each class was drawn for one input, and what it covered.
+struct Draws {
+    counts: Vec<u32>,
+    total: u64,
+    mass: f64,
+}
+
+/// One sampler on one input.
+struct Comparison {
+    mass: f64,
+    correlation: Option<f64>,
+    divergence: f64,
+    total: u64,
+    by_rank: Vec<f64>,
+}
+
+impl Target {
+    fn new(ranked: Ranked<'_>, labels: &[u32], classes: usize) -> Self {
+        let negatives =
+            ranked.classes.iter().zip(ranked.scores).filter(|(c, _)| labels.binary_search(c).is_err());
+        let (order, scores): (Vec<u32>, Vec<f32>) = negatives.unzip();
+        let highest = scores.first().copied().unwrap_or(0.0);
+        let weight = |score: f32| f64::from(score - highest).exp();
+        let sum: f64 = scores.iter().map(|&score| weight(score)).sum();
+        let mut p = vec![0.0; classes];
+        for (&class, &score) in order.iter().zip(&scores) {
+            p[class as usize] = (weight(score) / sum) as f32;
+        }
+        Self { ranks: mean_ranks(&scores), order, p }
+    }
+
+    /// The mean of a value over the classes of each range of ranks.
+    fn mean_by_rank(&self, ranks: &[RankRange], value: impl Fn(usize) -> f64) -> Vec<f64> {
+        let mean = |range: &RankRange| {
+            let last = range.last.min(self.order.len());
+            let classes = self.order.get(range.first - 1..last).unwrap_or(&[]);
+            // An input with true labels has fewer negatives than there are classes.
+            if classes.is_empty() {
+                return f64::NAN;
+            }
+            classes.iter().map(|&class| value(class as usize)).sum::<f64>() / classes.len() as f64
+        };
+        ranks.iter().map(mean).collect()
+    }
+
+    fn compare(&self, draws: &Draws, ranks: &[RankRange]) -> Comparison {
+        let share = |class: usize| f64::from(draws.counts[class]) / draws.total.max(1) as f64;
+        let uniform = 1.0 / self.order.len().max(1) as f64;
+        let nats = |&class: &u32| {
+            let p = f64::from(self.p[class as usize]);
+            let q = (1.0 - SMOOTHING) * share(class as usize) + SMOOTHING * uniform;
+            if p > 0.0 { p * (p / q).ln() } else { 0.0 }
+        };
+        Comparison {
+            mass: draws.mass,
+            correlation: self.rank_correlation(&draws.counts),
+            divergence: self.order.iter().map(nats).sum(),
+            total: draws.total,
+            by_rank: self.mean_by_rank(ranks, share),
+        }
+    }
+
+    fn rank_correlation(&self, counts: &[u32]) -> Option<f64> {
+        let count = |place: &u32| counts[self.order[*place as usize] as usize];
+        let mut places: Vec<u32> = (0..self.order.len() as u32).collect();
+        places.sort_unstable_by_key(|place| (std::cmp::Reverse(count(place)), *place));
+        let sorted: Vec<u32> = places.iter().map(count).collect();
+        let mut drawn = vec![0.0; places.len()];
+        for (rank, &place) in mean_ranks(&sorted).into_iter().zip(&places) {
+            drawn[place as usize] = rank;
+        }
+        pearson(&self.ranks, &drawn)
+    }
+}
+
+impl Draws {
+    /// Asks the sampler `times` times for a batch.
+    fn collect(
+        sampler: &mut dyn Sampler,
+        request: Request<'_>,
+        targets: &[Target],
+        times: usize,
+        classes: usize,
+    ) -> Vec<Self> {
+        let mut draws: Vec<Self> =
+            targets.iter().map(|_| Self { counts: vec![0; classes], total: 0, mass: 0.0 }).collect();
+        let mut candidates = Candidates::new();
+        for time in 0..times {
+            // An example's negatives are named by seed and iteration.
+            sampler.propose(&Request { iteration: time as u64, ..request }, &mut candidates);
+            for (i, (draws, target)) in draws.iter_mut().zip(targets).enumerate() {
+                for &class in &candidates.of(i)[candidates.counts(i).truths as usize..] {
+                    draws.counts[class as usize] += 1;
+                    draws.total += 1;
+                    draws.mass += f64::from(target.p[class as usize]) / times as f64;
+                }
+            }
+        }
+        draws
+    }
+}
+
+/// Ranks from 1 of sorted values; equal ones share the mean of theirs.
+fn mean_ranks<T: PartialEq>(sorted: &[T]) -> Vec<f64> {
+    let mut ranks = Vec::with_capacity(sorted.len());
+    for run in sorted.chunk_by(|a, b| a == b) {
+        let first = ranks.len() as f64 + 1.0;
+        let mean = first + (run.len() as f64 - 1.0) / 2.0;
+        ranks.resize(ranks.len() + run.len(), mean);
+    }
+    ranks
+}
+
+/// Pearson's correlation; none if one side does not vary.
+fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
+    let mean = |x: &[f64]| x.iter().sum::<f64>() / x.len() as f64;
+    let (mean_a, mean_b) = (mean(a), mean(b));
+    let (mut ab, mut aa, mut bb) = (0.0, 0.0, 0.0);
+    for (a, b) in a.iter().zip(b) {
+        let (a, b) = (a - mean_a, b - mean_b);
+        (ab, aa, bb) = (ab + a * b, aa + a * a, bb + b * b);
+    }
+    (aa > 0.0 && bb > 0.0).then(|| ab / (aa * bb).sqrt())
+}
+
+/// Column means, leaving out what is not a number.
+fn mean_of_rows(rows: &[Vec<f64>], columns: usize) -> Vec<f64> {
+    let mean = |column: usize| mean_of(rows.iter().map(|row| row[column]).filter(|x| !x.is_nan()));
+    (0..columns).map(|column| mean(column).unwrap_or(0.0)).collect()
+}
+
+fn mean_of(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let (sum, count) = values.fold((0.0, 0u32), |(sum, count), x| (sum + x, count + 1));
+    (count > 0).then(|| sum / f64::from(count))
+}
+
+fn average(sampler: SamplerKind, found: &[Comparison], draws: usize) -> Adaptivity {
+    let mean = |value: &dyn Fn(&Comparison) -> f64| mean_of(found.iter().map(value)).unwrap_or(0.0);
+    let rows: Vec<Vec<f64>> = found.iter().map(|one| one.by_rank.clone()).collect();
+    Adaptivity {
+        sampler,
+        mass_covered: mean(&|one| one.mass),
+        rank_correlation: mean_of(found.iter().filter_map(|one| one.correlation)),
+        divergence_nats: mean(&|one| one.divergence),
+        negatives_mean: mean(&|one| one.total as f64 / draws.max(1) as f64),
+        by_rank: mean_of_rows(&rows, rows.first().map_or(0, Vec::len)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

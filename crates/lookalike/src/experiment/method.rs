@@ -1,0 +1,166 @@
+//! The methods that are compared: a sampler and the loss that goes with it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::loss::Loss;
+use crate::sampling::{SamplerError, SamplerKind};
+use crate::train::TrainConfig;
+
+/// A sampler with the softmax loss, or noise-contrastive estimation, which is a
+/// sampler with a loss of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Method {
+    /// Softmax over the candidates of a sampler.
+    Sampler(SamplerKind),
+    /// Logistic loss against noise of a known distribution.
+    Nce,
+}
+
+impl Method {
+    /// The methods of the paper's tables, in their order.
+    pub const PAPER: [Self; 7] = [
+        Self::Sampler(SamplerKind::Full),
+        Self::Sampler(SamplerKind::LshEmbedding),
+        Self::Sampler(SamplerKind::LshLabel),
+        Self::Sampler(SamplerKind::TopK),
+        Self::Sampler(SamplerKind::Frequency),
+        Self::Sampler(SamplerKind::LogUniform),
+        Self::Nce,
+    ];
+
+    /// All methods: the paper's, then the others.
+    pub const ALL: [Self; 9] = [
+        Self::PAPER[0],
+        Self::PAPER[1],
+        Self::PAPER[2],
+        Self::PAPER[3],
+        Self::PAPER[4],
+        Self::PAPER[5],
+        Self::PAPER[6],
+        Self::Sampler(SamplerKind::Mixed),
+        Self::Sampler(SamplerKind::Uniform),
+    ];
+
+    /// Full softmax, which the others are measured against.
+    pub const FULL: Self = Self::PAPER[0];
+
+    /// The name in options and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sampler(kind) => kind.name(),
+            Self::Nce => "nce",
+        }
+    }
+
+    /// The name that a reader of the paper knows.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Nce => "NCE",
+            Self::Sampler(kind) => match kind {
+                SamplerKind::LshEmbedding => "LSH Embedding",
+                SamplerKind::LshLabel => "LSH Label",
+                SamplerKind::Mixed => "Mixed",
+                SamplerKind::Full => "Full softmax",
+                SamplerKind::TopK => "Top-k softmax",
+                SamplerKind::LogUniform => "Sampled softmax",
+                SamplerKind::Frequency => "Frequency softmax",
+                SamplerKind::Uniform => "Uniform softmax",
+            },
+        }
+    }
+
+    /// Its place in [`Self::ALL`], so that it looks the same in every chart.
+    pub fn place(self) -> usize {
+        Self::ALL.iter().position(|&method| method == self).unwrap_or(Self::ALL.len())
+    }
+
+    /// What a configuration trains with.
+    pub fn of(config: &TrainConfig) -> Self {
+        match config.loss {
+            Loss::Nce => Self::Nce,
+            Loss::Softmax => Self::Sampler(config.sampler),
+        }
+    }
+
+    /// Makes a configuration train with this method. NCE keeps frequency noise
+    /// where it is configured, and takes the log-uniform noise of the paper's
+    /// baseline otherwise.
+    pub fn apply(self, config: &mut TrainConfig) {
+        match self {
+            Self::Sampler(kind) => {
+                config.sampler = kind;
+                config.loss = Loss::Softmax;
+            }
+            Self::Nce => {
+                config.loss = Loss::Nce;
+                if config.sampler != SamplerKind::Frequency {
+                    config.sampler = SamplerKind::LogUniform;
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Method {
+    type Err = SamplerError;
+
+    fn from_str(name: &str) -> Result<Self, SamplerError> {
+        match name {
+            "nce" => Ok(Self::Nce),
+            _ => name.parse().map(Self::Sampler),
+        }
+    }
+}
+
+impl TryFrom<String> for Method {
+    type Error = SamplerError;
+
+    fn try_from(name: String) -> Result<Self, SamplerError> {
+        name.parse()
+    }
+}
+
+impl From<Method> for String {
+    fn from(method: Method) -> Self {
+        method.name().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_places_are_distinct() {
+        for (place, method) in Method::ALL.into_iter().enumerate() {
+            assert_eq!(method.name().parse::<Method>().unwrap(), method);
+            let json = serde_json::to_string(&method).unwrap();
+            assert_eq!(json, format!("\"{method}\""));
+            assert_eq!(serde_json::from_str::<Method>(&json).unwrap(), method);
+            assert_eq!(method.place(), place);
+        }
+        assert!("lsh".parse::<Method>().is_err());
+    }
+
+    #[test]
+    fn a_method_decides_sampler_and_loss_whatever_stood_there() {
+        let mut config = TrainConfig::default();
+        for method in Method::ALL {
+            method.apply(&mut config);
+            assert_eq!(Method::of(&config), method);
+        }
+        let mut noise = TrainConfig { sampler: SamplerKind::Frequency, ..TrainConfig::default() };
+        Method::Nce.apply(&mut noise);
+        assert_eq!((noise.sampler, noise.loss), (SamplerKind::Frequency, Loss::Nce));
+    }
+}
