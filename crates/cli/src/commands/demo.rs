@@ -38,6 +38,9 @@ pub(crate) struct DemoArguments {
     /// Where to write the model and the report
     #[arg(long, value_name = "FOLDER", default_value = "lookalike-demo")]
     out: PathBuf,
+    /// Passes over the names
+    #[arg(long, value_name = "E", default_value_t = 4)]
+    epochs: usize,
     #[command(flatten)]
     machine: MachineArguments,
 }
@@ -54,13 +57,13 @@ const METHODS: [(&str, SamplerKind); 4] = [
 ];
 
 /// What all four share; found by trying, for a good answer within two minutes.
-fn settings(sampler: SamplerKind) -> TrainConfig {
+fn settings(sampler: SamplerKind, epochs: usize) -> TrainConfig {
     TrainConfig {
         sampler,
         // 3% of the classes.
         budget: Some(200),
         hidden: vec![128],
-        epochs: 4,
+        epochs,
         batch: 512,
         lr: 1e-2,
         lr_schedule: RateSchedule::Linear,
@@ -128,7 +131,7 @@ fn demo(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     );
     let mut runs = Vec::new();
     for (name, sampler) in METHODS {
-        match train_one(name, sampler, &cities, cpu)? {
+        match train_one(name, settings(sampler, arguments.epochs), &cities, cpu)? {
             Some(run) => runs.push(run),
             None => {
                 eprintln!("interrupted: nothing was saved");
@@ -166,11 +169,11 @@ impl Cities {
 /// Trains one way; none if the user ended it.
 fn train_one(
     name: &'static str,
-    sampler: SamplerKind,
+    config: TrainConfig,
     cities: &Cities,
     cpu: Cpu,
 ) -> anyhow::Result<Option<Run>> {
-    let mut trainer = Trainer::new(settings(sampler), cities.train.dataset.view(), cpu)?;
+    let mut trainer = Trainer::new(config, cities.train.dataset.view(), cpu)?;
     let validation = Validation {
         examples: cities.test.view(),
         unknown_labels: &|_| 0,

@@ -32,6 +32,10 @@ pub(crate) struct TextArguments {
     /// Hash n-grams to 2^BITS features instead of keeping a vocabulary
     #[arg(long, value_name = "BITS")]
     hash_bits: Option<u32>,
+    /// While counting, about so many distinct n-grams are in memory; beyond, the rarest are
+    /// forgotten [default: 33554432]
+    #[arg(long, value_name = "N")]
+    table_limit: Option<usize>,
 }
 
 /// Lengths of n-grams as a person writes them: `1`, `2-4` or `none`.
@@ -92,6 +96,7 @@ pub(crate) struct TextSettings {
     max_features: usize,
     /// 0: a vocabulary.
     hash_bits: u32,
+    table_limit: usize,
 }
 
 impl Default for TextSettings {
@@ -105,6 +110,7 @@ impl Default for TextSettings {
             min_documents: options.min_documents,
             max_features: options.max_features.unwrap_or(0),
             hash_bits: options.hash_bits.unwrap_or(0),
+            table_limit: options.table_limit,
         }
     }
 }
@@ -120,7 +126,7 @@ impl TextSettings {
             min_documents: self.min_documents,
             max_features: Some(self.max_features).filter(|&limit| limit > 0),
             hash_bits: Some(self.hash_bits).filter(|&bits| bits > 0),
-            ..TextOptions::default()
+            table_limit: self.table_limit,
         }
     }
 }
@@ -138,6 +144,7 @@ impl TextArguments {
         set(&mut settings.min_documents, self.min_documents);
         set(&mut settings.max_features, self.max_features);
         set(&mut settings.hash_bits, self.hash_bits);
+        set(&mut settings.table_limit, self.table_limit);
     }
 
     /// Whether any flag was given.

@@ -4,6 +4,7 @@
 mod answers;
 mod bad_input;
 mod damage;
+mod demo;
 mod names;
 mod support;
 mod training;

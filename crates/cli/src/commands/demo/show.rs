@@ -4,7 +4,7 @@ use std::path::Path;
 
 use lookalike_report::{Axis, Cell, Chart, Column, Format, Page, Section, Series, Table, human};
 
-use super::{Answer, Cities, METHODS, Run, settings};
+use super::{Answer, Cities, Run};
 
 /// The share of full softmax's last P@1 that counts as "there".
 const GOAL: f64 = 0.9;
@@ -22,26 +22,29 @@ are right; a name of one city can give 20 at most. Times are training alone.";
 /// One line a method.
 pub(super) fn table(runs: &[Run]) -> Table {
     let goal = goal(runs);
-    let mut table = Table::new(format!("Held-out names, after {} epochs", settings(METHODS[0].1).epochs))
-        .column(Column::text("Method"))
-        .column(
-            Column::number("P@1", Format::Fixed(1))
-                .highest_is_best()
-                .hint("Of all names, those whose first prediction is right, in percent."),
-        )
-        .column(Column::number("P@5", Format::Fixed(1)).highest_is_best().hint(
-            "Of five predictions, those that are right; most names have one city, so 20 is about the most.",
-        ))
-        .column(
-            Column::number("90% of full softmax", Format::Seconds)
-                .lowest_is_best()
-                .hint(format!("Training time until P@1 is {goal:.1}, 90% of full softmax's last.")),
-        )
-        .column(
-            Column::number("an epoch", Format::Seconds)
-                .lowest_is_best()
-                .hint("Training time; evaluation is not counted."),
-        );
+    let mut table = Table::new(format!(
+        "Held-out names, after {} epochs",
+        runs.last().map_or(0, |run| run.model.progress.epoch)
+    ))
+    .column(Column::text("Method"))
+    .column(
+        Column::number("P@1", Format::Fixed(1))
+            .highest_is_best()
+            .hint("Of all names, those whose first prediction is right, in percent."),
+    )
+    .column(Column::number("P@5", Format::Fixed(1)).highest_is_best().hint(
+        "Of five predictions, those that are right; most names have one city, so 20 is about the most.",
+    ))
+    .column(
+        Column::number("90% of full softmax", Format::Seconds)
+            .lowest_is_best()
+            .hint(format!("Training time until P@1 is {goal:.1}, 90% of full softmax's last.")),
+    )
+    .column(
+        Column::number("an epoch", Format::Seconds)
+            .lowest_is_best()
+            .hint("Training time; evaluation is not counted."),
+    );
     for run in runs {
         let until = run.seconds_until(goal).map_or(Cell::from("not reached"), Cell::from);
         let last = run.last();
@@ -74,7 +77,7 @@ pub(super) fn answers_table(run: &Run, answers: &[Answer]) -> Table {
 
 /// The report.
 pub(super) fn page(runs: &[Run], best: usize, answers: &[Answer], cities: &Cities) -> Page {
-    let config = settings(METHODS[0].1);
+    let config = &runs[best].model.training;
     let train = cities.train.dataset.view();
     let mut chart = Chart::new(
         "P@1 against training time",
