@@ -43,7 +43,7 @@ EXPERIMENTS = {
     "cve_uniform": ("cve_uniform", "compare cve_uniform --methods all --seeds 3 --epochs 20"),
     "arxiv_authors": ("arxiv_authors", "compare arxiv_authors --methods all --epochs 3 --test-examples 10000"),
     "wiki_text": ("wiki_text", "compare wiki_text --methods all --epochs 2 --test-examples 10000"),
-    # Full softmax would take an hour an epoch at this size, so each method has ten minutes.
+    # Full softmax is slow at this size; ten minutes each show the time an epoch of every method.
     "amazon_shape": (
         "amazon_shape",
         "compare amazon_shape --epochs 2 --time-limit 600 --eval-every 0.5 --test-examples 2000",
