@@ -193,11 +193,9 @@ impl MatrixObserver for MatrixProgress<'_> {
         );
         self.say(&line);
         // Records that were there have been reported, but perhaps not together.
-        let last = index + 1 == self.names.len();
-        if !was_there || last {
-            if let (Err(error), None) = ((self.on_record)(all), &self.failure) {
-                self.failure = Some(error);
-            }
+        let due = !was_there || index + 1 == self.names.len();
+        if due && let (Err(error), None) = ((self.on_record)(all), &self.failure) {
+            self.failure = Some(error);
         }
     }
 
