@@ -1,30 +1,136 @@
 //! From what the user names to examples, for training and for a trained model.
+//!
+//! A file holds numbers (the Extreme Classification format or its packed form),
+//! a `.npy` matrix, or text. What it is is told from its content; see [`kind`].
+//! A model trained from text always reads text, one trained from numbers never.
 
-use std::path::Path;
+mod kind;
+mod stream;
+mod vocabulary;
+
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lookalike::artifact::Model;
-use lookalike::data::{Examples, ReadOptions, ReadReport, Source};
-use lookalike::text::TextPipeline;
+use lookalike::data::{self, Examples, ReadReport, Source};
+use lookalike::model::NetworkConfig;
+use lookalike::text::{self, Column, LabelNames, Report, TextDataset, TextOptions, TextPipeline};
 use lookalike_report::human;
 
+use crate::exit::usage;
+use kind::{InputFormat, Kind, Opened};
+pub(crate) use stream::stream;
+pub(crate) use vocabulary::{TextArguments, TextSettings};
+
 /// How input is read.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Input")]
 pub(crate) struct ReadArguments {
-    /// Leave out rows that can't be read, and say how many
+    /// The format of the input [default: told from its content]
+    #[arg(long, value_enum, value_name = "NAME")]
+    input_format: Option<InputFormat>,
+    /// The text's column or JSON field, by name or number from 1 [default: `text`, or the first]
+    #[arg(long, value_name = "COLUMN")]
+    text_column: Option<Column>,
+    /// The labels' column or JSON field [default: `labels` or `label`, or the second]
+    #[arg(long, value_name = "COLUMN")]
+    labels_column: Option<Column>,
+    /// What stands between several labels of a cell
+    #[arg(long, value_name = "STRING", default_value = "|")]
+    label_separator: String,
+    /// What marks a label in fastText's format
+    #[arg(long, value_name = "STRING", default_value = "__label__")]
+    label_prefix: String,
+    /// Whether the first row names the columns: true or false [default: true if a column is asked
+    /// for by name or called `text`, `label` or `labels`]
+    #[arg(long, value_name = "BOOL")]
+    header: Option<bool>,
+    /// Quotes are plain characters, not the ends of a field
+    #[arg(long)]
+    no_quotes: bool,
+    /// The labels of a .npy matrix, a line for each of its rows
+    #[arg(long, value_name = "FILE")]
+    labels_file: Option<PathBuf>,
+    /// Leave out rows of numbers that can't be read, and say how many
     #[arg(long)]
     skip_bad_rows: bool,
 }
 
-/// How text becomes features.
-#[derive(Args, Clone, Debug, Default)]
-#[command(next_help_heading = "Text")]
-pub(crate) struct TextArguments {}
+impl ReadArguments {
+    fn of_numbers(&self, target: Option<&Target<'_>>) -> data::ReadOptions {
+        data::ReadOptions {
+            skip_bad_rows: self.skip_bad_rows,
+            num_features: target.map(|target| target.num_features),
+            num_classes: target.map(|target| target.num_classes),
+        }
+    }
+
+    fn of_text(&self, with_labels: bool) -> anyhow::Result<text::ReadOptions> {
+        if self.skip_bad_rows {
+            return Err(usage("--skip-bad-rows is for rows of numbers; correct the text file instead"));
+        }
+        Ok(text::ReadOptions {
+            format: self.input_format.and_then(InputFormat::of_text),
+            text: self.text_column.clone(),
+            labels: self.labels_column.clone(),
+            header: self.header,
+            label_separator: self.label_separator.clone(),
+            quotes: !self.no_quotes,
+            label_prefix: self.label_prefix.clone(),
+            with_labels,
+        })
+    }
+
+    fn labels_of_matrix(&self, matrix: &Path) -> anyhow::Result<&Path> {
+        self.labels_file.as_deref().ok_or_else(|| {
+            usage(format!("{} is a matrix: name its labels with --labels-file", matrix.display()))
+        })
+    }
+
+    /// What a file for a model is: the model's own kind, unless it is a matrix
+    /// or the user says otherwise.
+    fn kind_for(&self, target: &Target<'_>, detect: impl FnOnce() -> Kind) -> anyhow::Result<Kind> {
+        match (self.input_format.map(InputFormat::kind), target.text) {
+            (Some(Kind::Text), None) => {
+                Err(usage("the model was trained from numbers and can't read text: train it from text"))
+            }
+            (Some(kind), _) => Ok(kind),
+            (None, Some(_)) => Ok(Kind::Text),
+            (None, None) => Ok(if detect() == Kind::Matrix { Kind::Matrix } else { Kind::Numbers }),
+        }
+    }
+}
 
 /// Examples from a file.
 pub(crate) struct Input {
     source: Source,
+    /// For each example, its labels that the model does not know; empty if none has any.
+    unknown_labels: Vec<u32>,
+    text: Option<TextPipeline>,
+    names: Option<LabelNames>,
+}
+
+/// What examples must fit: a model, or the training examples.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    num_features: usize,
+    num_classes: usize,
+    text: Option<&'a TextPipeline>,
+    names: Option<&'a LabelNames>,
+}
+
+impl<'a> From<&'a Model> for Target<'a> {
+    fn from(model: &'a Model) -> Self {
+        let NetworkConfig { num_features, num_classes, .. } = model.network.config;
+        Self { num_features, num_classes, text: model.text.as_ref(), names: model.names.as_ref() }
+    }
+}
+
+impl<'a> From<&'a Input> for Target<'a> {
+    fn from(input: &'a Input) -> Self {
+        let Examples { num_features, num_classes, .. } = input.view();
+        Self { num_features, num_classes, text: input.text.as_ref(), names: input.names.as_ref() }
+    }
 }
 
 impl Input {
@@ -34,53 +140,124 @@ impl Input {
     }
 
     /// How many true labels of an example the model does not know.
-    pub(crate) fn unknown_labels(&self, _example: usize) -> usize {
-        0
+    pub(crate) fn unknown_labels(&self, example: usize) -> usize {
+        self.unknown_labels.get(example).map_or(0, |&count| count as usize)
     }
 
-    /// How text became features, if it was text.
-    pub(crate) fn text(&self) -> Option<TextPipeline> {
-        None
+    /// How many there are in all.
+    pub(crate) fn unknown_labels_total(&self) -> u64 {
+        self.unknown_labels.iter().copied().map(u64::from).sum()
+    }
+
+    /// What was learnt from the file besides its examples: how text becomes
+    /// features, and the names of labels without text.
+    pub(crate) fn take_learnt(&mut self) -> (Option<TextPipeline>, Option<LabelNames>) {
+        (self.text.take(), self.names.take())
+    }
+
+    fn new(dataset: data::Dataset, report: Report) -> Self {
+        let source = Source::Parsed(dataset);
+        Self { source, unknown_labels: report.unseen_labels, text: None, names: None }
+    }
+
+    fn of_numbers(file: &Opened, options: &data::ReadOptions) -> anyhow::Result<Self> {
+        let (source, report) = file.numbers(options)?;
+        tell(file.path(), &report);
+        Ok(Self { source, unknown_labels: Vec::new(), text: None, names: None })
     }
 }
 
 /// Reads examples to train on; their shape is the model's.
-pub(crate) fn for_training(path: &Path, _: &TextArguments, read: &ReadArguments) -> anyhow::Result<Input> {
-    load(path, &ReadOptions { skip_bad_rows: read.skip_bad_rows, ..ReadOptions::default() })
-}
-
-/// Reads examples for a model, whose shape they must fit.
-pub(crate) fn for_model(path: &Path, model: &Model, read: &ReadArguments) -> anyhow::Result<Input> {
-    let shape = &model.network.config;
-    let options = ReadOptions {
-        skip_bad_rows: read.skip_bad_rows,
-        num_features: Some(shape.num_features),
-        num_classes: Some(shape.num_classes),
-    };
-    load(path, &options)
-}
-
-/// Calls `use_batch` with the examples for a model, some at a time.
-pub(crate) fn stream(
+pub(crate) fn for_training(
     path: &Path,
-    model: &Model,
+    options: &TextOptions,
     read: &ReadArguments,
-    batch: usize,
-    mut use_batch: impl FnMut(&Examples<'_>, &[u32]) -> anyhow::Result<()>,
-) -> anyhow::Result<()> {
-    let input = for_model(path, model, read)?;
-    let examples = input.view();
-    let all: Vec<u32> = (0..examples.len() as u32).collect();
-    all.chunks(batch).try_for_each(|batch| use_batch(&examples, batch))
+) -> anyhow::Result<Input> {
+    let file = Opened::new(path)?;
+    match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
+        Kind::Numbers => Input::of_numbers(&file, &read.of_numbers(None)),
+        Kind::Matrix => {
+            let labels = read.labels_of_matrix(path)?;
+            let (dataset, names, report) = text::dense_dataset(path, labels, &read.label_separator)?;
+            check_names(labels, &names, &report)?;
+            Ok(Input { names: Some(names), ..Input::new(dataset, report) })
+        }
+        Kind::Text => {
+            let file = file.text(&read.of_text(true)?)?;
+            let TextDataset { dataset, vectoriser, names, report } = text::fit_dataset(&file, options)?;
+            check_names(path, &names, &report)?;
+            if dataset.num_features == 0 {
+                return Err(usage(format!(
+                    "{}: no n-gram occurs in {} texts or more; give more texts, or a smaller --min-documents",
+                    path.display(),
+                    options.min_documents
+                )));
+            }
+            let text = Some(TextPipeline { vectoriser, names });
+            Ok(Input { text, ..Input::new(dataset, report) })
+        }
+    }
 }
 
-fn load(path: &Path, options: &ReadOptions) -> anyhow::Result<Input> {
-    let (source, report) = Source::load(path, options)?;
-    tell_bad_rows(path, &report);
-    Ok(Input { source })
+/// Reads examples that fit a model.
+pub(crate) fn for_model<'a>(
+    path: &Path,
+    target: impl Into<Target<'a>>,
+    read: &ReadArguments,
+) -> anyhow::Result<Input> {
+    let (file, target) = (Opened::new(path)?, target.into());
+    match (read.kind_for(&target, || file.kind())?, target.text) {
+        (Kind::Text, Some(text)) => {
+            let file = file.text(&read.of_text(true)?)?;
+            let (dataset, report) = text::transform_dataset(&file, &text.vectoriser, &text.names)?;
+            warn(path, &report);
+            Ok(Input::new(dataset, report))
+        }
+        (Kind::Matrix, _) => matrix_for_model(path, &target, read),
+        _ => Input::of_numbers(&file, &read.of_numbers(Some(&target))),
+    }
 }
 
-fn tell_bad_rows(path: &Path, report: &ReadReport) {
+fn matrix_for_model(path: &Path, target: &Target<'_>, read: &ReadArguments) -> anyhow::Result<Input> {
+    let names =
+        target.names.ok_or_else(|| usage("the model was not trained from a matrix and can't read one"))?;
+    let labels = read.labels_of_matrix(path)?;
+    let (dataset, report) = text::dense_dataset_with_names(path, labels, &read.label_separator, names)?;
+    let expected = target.num_features;
+    if dataset.num_features != expected {
+        let (path, found) = (path.display(), dataset.num_features);
+        return Err(usage(format!("{path}: found {found} columns, expected the model's {expected}")));
+    }
+    warn(labels, &report);
+    Ok(Input::new(dataset, report))
+}
+
+/// A classifier that knows one answer is none.
+fn check_names(path: &Path, names: &LabelNames, report: &Report) -> anyhow::Result<()> {
+    let path = path.display();
+    match (names.len(), names.name(0)) {
+        (0, _) => Err(usage(format!("{path}: none of its {} examples has a label", report.examples))),
+        (1, Some(name)) => Err(usage(format!(
+            "{path}: {name:?} is the only label of its {} examples; training needs at least two",
+            report.examples
+        ))),
+        _ => {
+            warn(Path::new(&path.to_string()), report);
+            Ok(())
+        }
+    }
+}
+
+fn warn(path: &Path, report: &Report) {
+    for warning in report.warnings() {
+        eprintln!("{}: {warning}", path.display());
+    }
+}
+
+fn tell(path: &Path, report: &ReadReport) {
+    for note in &report.notes {
+        eprintln!("{note}");
+    }
     if report.bad_rows > 0 {
         eprintln!("{}: {} bad rows left out, the first:", path.display(), human::count(report.bad_rows));
         for error in &report.first_errors {

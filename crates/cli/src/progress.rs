@@ -33,6 +33,8 @@ pub(crate) struct RunProgress<'a> {
     loss: SmoothLoss,
     latest: Option<(String, f64)>,
     examples: u64,
+    /// The run's name where it is one of several.
+    name: Option<String>,
     /// The first thing that went wrong while writing; ends the run.
     pub(crate) failure: Option<anyhow::Error>,
 }
@@ -64,7 +66,7 @@ impl<'a> RunProgress<'a> {
             Display::Silent
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(5));
-            let template = "{bar:24} {percent:>3}%  {msg}  {eta} left";
+            let template = "{prefix}{bar:24} {percent:>3}%  {msg}  {eta} left";
             bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
             Display::Bar(bar)
         } else {
@@ -78,8 +80,19 @@ impl<'a> RunProgress<'a> {
             loss: SmoothLoss::default(),
             latest: None,
             examples: 0,
+            name: None,
             failure: None,
         }
+    }
+
+    /// One of several runs: the name stands before the bar, and evaluations show
+    /// in the bar alone.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        if let Display::Bar(bar) = &self.display {
+            bar.set_prefix(format!("{name:<16} "));
+        }
+        self.name = Some(name.into());
+        self
     }
 
     /// Also writes JSON lines to a file.
@@ -169,7 +182,8 @@ impl<'a> RunProgress<'a> {
                     let left = trainer.planned_steps().saturating_sub(progress.iteration) as f64;
                     let eta = left * progress.train_seconds / progress.iteration.max(1) as f64;
                     let (epoch, step) = (progress.epoch + 1, progress.iteration);
-                    eprintln!("epoch {epoch}  step {step}  {text}  {} left", human::seconds(eta));
+                    let name = self.name.as_ref().map_or(String::new(), |name| format!("{name}  "));
+                    eprintln!("{name}epoch {epoch}  step {step}  {text}  {} left", human::seconds(eta));
                 }
             }
         }
@@ -204,14 +218,16 @@ impl Observer for RunProgress<'_> {
         self.latest = values.first().cloned();
         let precisions = values.iter().filter(|(name, _)| name.starts_with("P@"));
         let text: Vec<String> = precisions.map(|(name, value)| format!("{name} {value:.2}")).collect();
-        self.say(&format!(
-            "epoch {:<3} step {:<7} {}  after {}{}",
-            progress.epoch,
-            progress.iteration,
-            text.join("  "),
-            human::seconds(progress.train_seconds),
-            if is_best && self.save_best.is_some() { "  best so far" } else { "" },
-        ));
+        if self.name.is_none() {
+            self.say(&format!(
+                "epoch {:<3} step {:<7} {}  after {}{}",
+                progress.epoch,
+                progress.iteration,
+                text.join("  "),
+                human::seconds(progress.train_seconds),
+                if is_best && self.save_best.is_some() { "  best so far" } else { "" },
+            ));
+        }
         let entry = json!({
             "event": "evaluation", "iteration": progress.iteration, "epoch": progress.epoch,
             "train-seconds": progress.train_seconds, "metrics": evaluation.values,

@@ -12,7 +12,7 @@ pub(crate) fn catch() {
         if INTERRUPT.swap(true, Ordering::SeqCst) {
             std::process::exit(i32::from(INTERRUPTED));
         }
-        eprintln!("\nlookalike: finishing this batch and saving; press Ctrl-C again to end at once");
+        eprintln!("\nlookalike: finishing this batch; press Ctrl-C again to end at once");
     };
     // An error means a handler is installed already.
     let _ = ctrlc::set_handler(handler);

@@ -64,7 +64,7 @@ fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
         .map(|(method, seed)| PlannedRun::of_method(method, &config, seed))
         .collect();
 
-    let data = MatrixData::read(experiment, &arguments.matrix, &config)?;
+    let data = MatrixData::read(experiment, &arguments.matrix)?;
     check(&runs, &data.train.view())?;
     let output = Output::open(&experiment.out("compare")?)?;
     let folder = RunFolder::open(&output.folder().join("runs"))?;

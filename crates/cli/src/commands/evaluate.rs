@@ -15,7 +15,11 @@ use crate::input::{self, ReadArguments};
 #[derive(Args)]
 #[command(after_help = "Examples:
   lookalike evaluate model test.txt
-  lookalike evaluate model test.txt --k 1,3,5 --json")]
+  lookalike evaluate model test.txt --k 1,3,5 --json
+  lookalike evaluate model names.tsv
+
+A label that the model does not know can't be predicted, but counts among the true
+labels of its example; how many there are is printed.")]
 pub(crate) struct EvaluateArguments {
     /// The model's directory
     model: PathBuf,
@@ -73,11 +77,11 @@ pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
         let options = arguments.metrics.options();
         let examples = test.view();
         let evaluation = evaluate(cpu, &model.network, &examples, &unknown, &options, Some(frequencies))?;
-        print(&evaluation, arguments.json)
+        print(&evaluation, test.unknown_labels_total(), arguments.json)
     })?
 }
 
-pub(crate) fn print(evaluation: &Evaluation, json: bool) -> anyhow::Result<()> {
+pub(crate) fn print(evaluation: &Evaluation, unknown_labels: u64, json: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if json {
         let mut object = serde_json::Map::new();
@@ -86,6 +90,7 @@ pub(crate) fn print(evaluation: &Evaluation, json: bool) -> anyhow::Result<()> {
         }
         object.insert("examples".into(), evaluation.examples.into());
         object.insert("examples-without-labels".into(), evaluation.skipped.into());
+        object.insert("unknown-labels".into(), unknown_labels.into());
         writeln!(out, "{}", serde_json::Value::Object(object))?;
     } else {
         for (name, value) in evaluation.values.iter() {
@@ -97,6 +102,9 @@ pub(crate) fn print(evaluation: &Evaluation, json: bool) -> anyhow::Result<()> {
         writeln!(out, "{:<18} {:>7}", "examples", evaluation.examples)?;
         if evaluation.skipped > 0 {
             writeln!(out, "{:<18} {:>7}", "without labels", evaluation.skipped)?;
+        }
+        if unknown_labels > 0 {
+            writeln!(out, "{:<18} {:>7}", "unknown labels", unknown_labels)?;
         }
     }
     Ok(())

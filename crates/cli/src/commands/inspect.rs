@@ -3,30 +3,47 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args;
 use lookalike::artifact::Model;
-use lookalike::hashing::Occupancy;
-use lookalike::predict::{TopK, TopKScratch, top_k};
+use lookalike::hashing::{Choice, Occupancy};
 use lookalike_kernels::Cpu;
 use lookalike_report::human;
+use rayon::prelude::*;
 use serde_json::json;
 
 use super::MachineArguments;
 use crate::exit::usage;
 
-/// Prints a model's shape, sizes and hash tables, or what lies near a class.
+mod text;
+
+/// Prints a model's shape, sizes and hash tables, what lies near a class, or why
+/// it answers a text as it does.
 #[derive(Args)]
 #[command(after_help = "Examples:
   lookalike inspect model
   lookalike inspect model --json
-  lookalike inspect model --class 17")]
+  lookalike inspect model --class 17
+  lookalike inspect model --class Munich
+  lookalike inspect model --text Muenchen
+
+--text prints the prediction, then how much each feature added to the winner's lead,
+its score minus the mean score of all classes: the feature's value times the slope of
+the lead (gradient times input). In a network of ReLU or linear units these
+contributions and a constant add up to the lead exactly. Last come the negatives that
+the model's sampler would propose if the prediction were the truth, with the model's
+seed, step and class vectors.")]
 pub(crate) struct InspectArguments {
     /// The model's directory
     model: PathBuf,
-    /// Print the classes most like this one: a number or a name
-    #[arg(long, value_name = "CLASS")]
+    /// Print the classes whose vectors are most like this one's: a name, the
+    /// beginning of a name, or a number where classes have no names
+    #[arg(long, value_name = "CLASS", conflicts_with = "text")]
     class: Option<String>,
-    /// How many of them
+    /// Print prediction, features and negatives of a text
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// How many classes and features to print
     #[arg(long, default_value_t = 10, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     top_k: u32,
     /// Print one JSON object
@@ -39,16 +56,18 @@ pub(crate) struct InspectArguments {
 pub(crate) fn run(arguments: InspectArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
     let model = Model::load(&arguments.model, false)?;
-    arguments.machine.install(|| match &arguments.class {
-        Some(class) => print_neighbours(&model, class, &arguments, cpu),
-        None => print_summary(&model, &arguments, cpu),
+    arguments.machine.install(|| match (&arguments.class, &arguments.text) {
+        (Some(class), _) => print_neighbours(&model, class, &arguments),
+        (None, Some(text)) => text::print(&model, text, arguments.top_k as usize, arguments.json, cpu),
+        (None, None) => print_summary(&model, &arguments, cpu),
     })?
 }
 
 fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyhow::Result<()> {
     let (shape, training) = (&model.network.config, &model.training);
     let tables = occupancy(model, cpu)?;
-    let bytes: u64 = std::fs::read_dir(&arguments.model)?
+    let bytes: u64 = std::fs::read_dir(&arguments.model)
+        .with_context(|| format!("cannot look into {}", arguments.model.display()))?
         .flatten()
         .filter_map(|f| f.metadata().ok())
         .map(|m| m.len())
@@ -62,14 +81,17 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
         let summary = json!({
             "network": shape, "training": training, "progress": model.progress, "tables": tables,
             "parameters": model.network.num_parameters(), "bytes-on-disk": bytes,
+            "reads-text": model.text.is_some(), "has-label-names": model.label_names().is_some(),
         });
         writeln!(out, "{summary}")?;
         return Ok(());
     }
     let count = |n: usize| human::count(n as u64);
-    writeln!(out, "features    {}", count(shape.num_features))?;
+    let reads = if model.text.is_some() { ", n-grams of text" } else { "" };
+    let named = if model.label_names().is_some() { ", with names" } else { "" };
+    writeln!(out, "features    {}{reads}", count(shape.num_features))?;
     writeln!(out, "hidden      {:?}, {:?}", shape.hidden, shape.activation)?;
-    writeln!(out, "classes     {}", count(shape.num_classes))?;
+    writeln!(out, "classes     {}{named}", count(shape.num_classes))?;
     writeln!(out, "parameters  {} ({:?})", count(model.network.num_parameters()), shape.storage)?;
     writeln!(out, "on disk     {}", human::bytes(bytes as f64))?;
     let progress = model.progress;
@@ -83,13 +105,13 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
     )?;
     if let Some((choice, occupancy)) = tables {
         writeln!(out, "tables      {choice}")?;
-        writeln!(out, "buckets     {occupancy:?}")?;
+        print_occupancy(&mut out, &occupancy)?;
     }
     Ok(())
 }
 
 /// The hash tables as training would build them from the model's class vectors.
-fn occupancy(model: &Model, cpu: Cpu) -> anyhow::Result<Option<(lookalike::hashing::Choice, Occupancy)>> {
+fn occupancy(model: &Model, cpu: Cpu) -> anyhow::Result<Option<(Choice, Occupancy)>> {
     let training = &model.training;
     if !training.sampler.uses_tables() {
         return Ok(None);
@@ -101,38 +123,94 @@ fn occupancy(model: &Model, cpu: Cpu) -> anyhow::Result<Option<(lookalike::hashi
     Ok(Some((choice, tables.occupancy())))
 }
 
-fn print_neighbours(
-    model: &Model,
-    class: &str,
-    arguments: &InspectArguments,
-    cpu: Cpu,
-) -> anyhow::Result<()> {
-    let id = model.class_id(class).ok_or_else(|| {
-        usage(format!("the model has no class {class:?}; it has {} classes", model.network.output.len))
-    })?;
-    let output = &model.network.output;
-    let mut row = vec![0.0; output.stride];
-    output.view().copy_row(id as usize, &mut row);
-    let mut best = TopK::new(arguments.top_k as usize + 1);
-    let no_bias = vec![0.0; output.len];
-    top_k(cpu, output.view(), &no_bias, &row, &mut TopKScratch::default(), &mut best);
-    let length = |v: &[f32]| v.iter().map(|x| x * x).sum::<f32>().sqrt();
-    let mut other = vec![0.0; output.stride];
-    let mut out = std::io::stdout().lock();
-    let ranked = best.example(0);
-    let neighbours = ranked.classes.iter().zip(ranked.scores).filter(|(c, _)| **c != id);
-    for (&class, &score) in neighbours.take(arguments.top_k as usize) {
-        output.view().copy_row(class as usize, &mut other);
-        let cosine = score / (length(&row) * length(&other)).max(f32::MIN_POSITIVE);
-        if arguments.json {
-            writeln!(
-                out,
-                "{}",
-                json!({ "class": model.class_name(class), "product": score, "cosine": cosine })
-            )?;
-        } else {
-            writeln!(out, "{score:9.3}  {cosine:6.3}  {}", model.class_name(class))?;
-        }
+/// A sentence and a histogram: how many buckets hold how many classes.
+fn print_occupancy(out: &mut impl Write, occupancy: &Occupancy) -> std::io::Result<()> {
+    writeln!(
+        out,
+        "buckets     {} in each of {} tables; {} classes in one on average, {} in the one that a class \
+         meets, {} at most",
+        human::count(occupancy.buckets as u64),
+        occupancy.tables,
+        human::number(occupancy.mean),
+        human::number(occupancy.mean_met),
+        human::count(occupancy.max as u64),
+    )?;
+    const BAR: f64 = 40.0;
+    let all = occupancy.histogram.iter().sum::<u64>().max(1) as f64;
+    for (slot, &buckets) in occupancy.histogram.iter().enumerate() {
+        let classes = match slot {
+            0 => "empty".into(),
+            1 => "1".into(),
+            _ => format!("{}-{}", 1u64 << (slot - 1), (1u64 << slot) - 1),
+        };
+        let share = buckets as f64 / all;
+        let bar = "█".repeat((share * BAR).round() as usize);
+        writeln!(out, "{:12}{classes:>11} {:>6.2}%  {bar}", "", 100.0 * share)?;
     }
     Ok(())
+}
+
+/// The class of a name, or of the only name that begins like this.
+fn find_class(model: &Model, wanted: &str) -> anyhow::Result<u32> {
+    if let Some(id) = model.class_id(wanted) {
+        return Ok(id);
+    }
+    let begins = |name: &&str| name.to_lowercase().starts_with(&wanted.to_lowercase());
+    let close: Vec<&str> = model.label_names().into_iter().flat_map(|n| n.iter()).filter(begins).collect();
+    match close[..] {
+        [name] => Ok(model.class_id(name).unwrap_or_default()),
+        [] => {
+            let classes = human::count(model.network.output.len as u64);
+            Err(usage(format!("the model has no class {wanted:?} among its {classes} classes")))
+        }
+        _ => {
+            const SHOWN: usize = 10;
+            let more = if close.len() > SHOWN { " and others" } else { "" };
+            let names =
+                close.iter().take(SHOWN).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+            Err(usage(format!("no class is called {wanted:?}, but {names}{more} begin so: name one of them")))
+        }
+    }
+}
+
+fn print_neighbours(model: &Model, wanted: &str, arguments: &InspectArguments) -> anyhow::Result<()> {
+    let class = find_class(model, wanted)?;
+    let neighbours = neighbours(model, class, arguments.top_k as usize);
+    let name = model.class_name(class);
+    let mut out = std::io::stdout().lock();
+    if arguments.json {
+        let list: Vec<_> = neighbours
+            .iter()
+            .map(|&(cosine, other)| json!({ "class": model.class_name(other), "cosine": cosine }))
+            .collect();
+        writeln!(out, "{}", json!({ "class": name, "neighbours": list }))?;
+        return Ok(());
+    }
+    writeln!(out, "classes most like {name:?}, by the cosine of their vectors")?;
+    for (cosine, other) in neighbours {
+        writeln!(out, "{cosine:8.3}  {}", model.class_name(other))?;
+    }
+    Ok(())
+}
+
+/// The classes whose vectors have the highest cosine with a class's, best first.
+/// O(classes · width).
+fn neighbours(model: &Model, class: u32, count: usize) -> Vec<(f32, u32)> {
+    let output = &model.network.output;
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
+    let row_of = |class: u32, row: &mut [f32]| output.view().copy_row(class as usize, row);
+    let mut own = vec![0.0; output.stride];
+    row_of(class, &mut own);
+    let cosine = |row: &mut Vec<f32>, other: u32| {
+        row_of(other, row);
+        (dot(&own, row) / (dot(&own, &own) * dot(row, row)).sqrt().max(f32::MIN_POSITIVE), other)
+    };
+    let mut all: Vec<(f32, u32)> = (0..output.len as u32)
+        .into_par_iter()
+        .filter(|&other| other != class)
+        .map_init(|| vec![0.0; output.stride], cosine)
+        .collect();
+    all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    all.truncate(count);
+    all
 }

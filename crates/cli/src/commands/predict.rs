@@ -5,21 +5,32 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use lookalike::artifact::Model;
-use lookalike::predict::Ranker;
+use lookalike::data::Examples;
+use lookalike::predict::{Ranker, TopK};
+use lookalike_kernels::Cpu;
 
 use super::MachineArguments;
 use crate::input::{self, ReadArguments};
 
 /// Prints the best classes of each example, best first.
+///
+/// Lines are answered as they arrive, in memory that does not grow with the
+/// input. Labels in the input are ignored.
 #[derive(Args)]
 #[command(after_help = "Examples:
   lookalike predict model new.txt
   lookalike predict model new.txt --top-k 10 --format jsonl
+  echo Muenchen | lookalike predict model -
   generate | lookalike predict model - --probabilities
 
 As TSV, a line an example: class, tab, score, tab, class, tab, score, … Classes are
-names where the model was trained from text, numbers otherwise. Labels in the input
-are ignored.")]
+names where the model knows names, numbers otherwise.
+
+A model trained from text reads text. The first line that is not blank decides:
+JSON lines if it begins with {, fastText's format if it holds __label__, TSV if it
+holds a tab, CSV if it names a column `text`, else plain lines, a text a line, blank
+ones too. --input-format decides otherwise. A text without any known feature gets the
+prior, the model's answer to an empty text; JSON lines then say \"prior\": true.")]
 pub(crate) struct PredictArguments {
     /// The model's directory
     model: PathBuf,
@@ -48,6 +59,10 @@ enum OutputFormat {
 
 /// Examples that are ranked at a time.
 const BATCH: usize = 1024;
+/// Batches are filled up to a multiple of this. A handful of examples takes
+/// another way through the processor, with another rounding; filled up, a line
+/// gets the same bits however many arrive with it.
+const BATCH_MULTIPLE: usize = 16;
 
 pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
@@ -58,34 +73,51 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
         if arguments.probabilities {
             ranker = ranker.with_log_sum_exp();
         }
-        input::stream(&arguments.input, &model, &arguments.read, BATCH, |examples, batch| {
-            let best = ranker.rank(cpu, &model.network, examples, batch);
-            for i in 0..batch.len() {
-                let ranked = best.example(i);
-                let shift = best.log_sum_exp(i);
-                let score = |score: &f32| shift.map_or(*score, |shift| (score - shift).exp());
-                let answers: Vec<(String, f32)> = ranked
-                    .classes
-                    .iter()
-                    .map(|&c| model.class_name(c))
-                    .zip(ranked.scores.iter().map(score))
-                    .collect();
-                write_answers(&mut out, arguments.format, &answers)?;
-            }
-            out.flush()?;
-            Ok(())
+        input::stream(&arguments.input, &model, &arguments.read, |examples| {
+            answer(examples, &model, cpu, &mut ranker, arguments.format, &mut out)?;
+            Ok(out.flush()?)
         })
     })?
 }
 
-fn write_answers(
+fn answer(
+    examples: &Examples<'_>,
+    model: &Model,
+    cpu: Cpu,
+    ranker: &mut Ranker,
+    format: OutputFormat,
+    out: &mut impl Write,
+) -> std::io::Result<()> {
+    for first in (0..examples.len()).step_by(BATCH) {
+        let size = BATCH.min(examples.len() - first);
+        let last = first + size - 1;
+        let filled = first..first + size.next_multiple_of(BATCH_MULTIPLE);
+        let batch: Vec<u32> = filled.map(|example| example.min(last) as u32).collect();
+        let best = ranker.rank(cpu, &model.network, examples, &batch);
+        for place in 0..size {
+            let is_prior = examples.features(first + place).0.is_empty();
+            write_answer(out, format, &named(model, best, place), is_prior)?;
+        }
+    }
+    Ok(())
+}
+
+fn named(model: &Model, best: &TopK, place: usize) -> Vec<(String, f32)> {
+    let ranked = best.example(place);
+    let shift = best.log_sum_exp(place);
+    let score = |score: &f32| shift.map_or(*score, |shift| (score - shift).exp());
+    ranked.classes.iter().map(|&class| model.class_name(class)).zip(ranked.scores.iter().map(score)).collect()
+}
+
+fn write_answer(
     out: &mut impl Write,
     format: OutputFormat,
-    answers: &[(String, f32)],
+    answer: &[(String, f32)],
+    is_prior: bool,
 ) -> std::io::Result<()> {
     match format {
         OutputFormat::Tsv => {
-            for (i, (class, score)) in answers.iter().enumerate() {
+            for (i, (class, score)) in answer.iter().enumerate() {
                 let tab = if i == 0 { "" } else { "\t" };
                 // A tab or line break in a name would break the table.
                 let class = class.replace(['\t', '\n', '\r'], " ");
@@ -94,9 +126,13 @@ fn write_answers(
             writeln!(out)
         }
         OutputFormat::Jsonl => {
-            let labels: Vec<&str> = answers.iter().map(|(class, _)| class.as_str()).collect();
-            let scores: Vec<f32> = answers.iter().map(|&(_, score)| score).collect();
-            writeln!(out, "{}", serde_json::json!({ "labels": labels, "scores": scores }))
+            let labels: Vec<&str> = answer.iter().map(|(class, _)| class.as_str()).collect();
+            let scores: Vec<f32> = answer.iter().map(|&(_, score)| score).collect();
+            let mut object = serde_json::json!({ "labels": labels, "scores": scores });
+            if is_prior {
+                object["prior"] = true.into();
+            }
+            writeln!(out, "{object}")
         }
     }
 }

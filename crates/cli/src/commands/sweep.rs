@@ -67,7 +67,7 @@ fn sweep(arguments: &SweepArguments) -> anyhow::Result<ExitCode> {
         .map(|(method, seed, point)| planned(method, seed, point, &config))
         .collect();
 
-    let data = MatrixData::read(experiment, &arguments.matrix, &config)?;
+    let data = MatrixData::read(experiment, &arguments.matrix)?;
     check(&runs, &data.train.view())?;
     let output = Output::open(&experiment.out("sweep")?)?;
     let folder = RunFolder::open(&output.folder().join("runs"))?;

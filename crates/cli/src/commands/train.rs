@@ -1,5 +1,6 @@
 //! `lookalike train`
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use clap::Args;
 use lookalike::artifact::Model;
 use lookalike::data::Examples;
 use lookalike::predict::evaluate;
-use lookalike::train::{Every, Outcome, PRESETS, TrainConfig, Trainer, Validation, run as run_training};
+use lookalike::train::{Every, Outcome, PRESETS, Trainer, Validation, run as run_training};
 use lookalike_report::human;
 
 use super::MachineArguments;
@@ -20,7 +21,7 @@ use crate::progress::RunProgress;
 use crate::signals;
 
 mod settings;
-pub(crate) use settings::{SettingArguments, read_file};
+pub(crate) use settings::{SettingArguments, Settings};
 
 /// Trains a model from a file.
 ///
@@ -35,6 +36,15 @@ pub(crate) use settings::{SettingArguments, read_file};
   lookalike train train.txt --model model --resume --epochs 20
   lookalike train train.txt --preset paper --print-config > settings.toml
   lookalike train train.txt --config settings.toml --model model
+  lookalike train names.tsv --test more.tsv --model model
+  lookalike train articles.jsonl --text-column body --labels-column tags --words 1-2 --model model
+  lookalike train embeddings.npy --labels-file labels.txt --model model
+
+The input is examples of numbers (the Extreme Classification format, its packed
+form, or a .npy matrix with a file of labels) or text with label names: TSV, CSV,
+JSON lines or fastText's format, told from its content. Text is read twice: once
+to learn n-grams and labels, once to turn it into features. All may be compressed
+with gzip or zstd.
 
 --test is only reported and never used to choose the model. --valid chooses: the
 model that is saved is the one that was best on it.")]
@@ -104,28 +114,18 @@ fn preset_help() -> String {
 }
 
 pub(crate) fn run(arguments: TrainArguments) -> anyhow::Result<ExitCode> {
-    let base = base_settings(&arguments)?;
+    let mut base = Settings::base(arguments.preset.as_deref(), arguments.config.as_deref())?;
+    arguments.text.apply(&mut base.text);
     if arguments.print_config {
-        let mut config = base;
-        arguments.settings.apply(&mut config)?;
-        print!("{}", toml::to_string(&config)?);
+        arguments.settings.apply(&mut base.training)?;
+        write!(std::io::stdout(), "{}", base.to_toml()?)?;
         return Ok(ExitCode::SUCCESS);
     }
     signals::catch();
     arguments.machine.install(|| train(&arguments, base))?
 }
 
-/// Defaults, preset and configuration file, without the flags.
-fn base_settings(arguments: &TrainArguments) -> anyhow::Result<TrainConfig> {
-    let preset = arguments.preset.as_deref().map(TrainConfig::preset).transpose()?;
-    let base = preset.unwrap_or_default();
-    match &arguments.config {
-        None => Ok(base),
-        Some(path) => settings::read_file(path, &base),
-    }
-}
-
-fn train(arguments: &TrainArguments, base: TrainConfig) -> anyhow::Result<ExitCode> {
+fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode> {
     let cpu = arguments.machine.cpu()?;
     let say = |line: String| {
         if !arguments.quiet {
@@ -136,10 +136,14 @@ fn train(arguments: &TrainArguments, base: TrainConfig) -> anyhow::Result<ExitCo
         (Some(directory), true) => Some(Model::load(directory, true)?),
         _ => None,
     };
-    let data = match &previous {
+    if previous.is_some() && arguments.text.any() {
+        return Err(usage("--resume goes on with the model's features: they can't be changed"));
+    }
+    let mut data = match &previous {
         Some(model) => input::for_model(&arguments.train, model, &arguments.read)?,
-        None => input::for_training(&arguments.train, &arguments.text, &arguments.read)?,
+        None => input::for_training(&arguments.train, &base.text.options(), &arguments.read)?,
     };
+    let (text, names) = data.take_learnt();
     let examples = data.view();
     let mut trainer = match previous {
         Some(mut model) => {
@@ -147,10 +151,10 @@ fn train(arguments: &TrainArguments, base: TrainConfig) -> anyhow::Result<ExitCo
             Trainer::resume(model, examples, cpu)?
         }
         None => {
-            let mut config = base;
+            let mut config = base.training;
             arguments.settings.apply(&mut config)?;
             let mut trainer = Trainer::new(config, examples, cpu)?;
-            trainer.model.text = data.text();
+            (trainer.model.text, trainer.model.names) = (text, names);
             trainer
         }
     };
@@ -249,7 +253,7 @@ fn train_and_save(
 }
 
 fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)) {
-    let (model, config) = (&trainer.model, &trainer.model.training);
+    let model = &trainer.model;
     let count = |n: usize| human::count(n as u64);
     say(format!(
         "{} examples, {} features, {} classes; {} parameters, {} on {} threads",
@@ -268,7 +272,6 @@ fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)
     if model.progress.iteration > 0 {
         say(format!("going on after epoch {}, step {}", model.progress.epoch, model.progress.iteration));
     }
-    let _ = config;
 }
 
 /// Tables that give too few candidates would quietly train a worse model.
@@ -297,5 +300,5 @@ fn report_test(
     let unknown = |i: usize| test.unknown_labels(i);
     let options = arguments.metrics.options();
     let evaluation = evaluate(cpu, &model.network, &test.view(), &unknown, &options, Some(frequencies))?;
-    super::evaluate::print(&evaluation, false)
+    super::evaluate::print(&evaluation, test.unknown_labels_total(), false)
 }

@@ -26,7 +26,7 @@ pub use directory::replace_directory;
 pub use error::ModelError;
 
 use crate::model::{Network, NetworkConfig};
-use crate::text::TextPipeline;
+use crate::text::{LabelNames, TextPipeline};
 use crate::train::{Progress, TrainConfig};
 use tensors::{Group, read_tensors, write_tensors};
 
@@ -50,6 +50,8 @@ pub struct Model {
     pub class_counts: Vec<u32>,
     /// How text becomes features and classes become names, if trained from text.
     pub text: Option<TextPipeline>,
+    /// The classes' names, if they have names without being trained from text.
+    pub names: Option<LabelNames>,
 }
 
 /// What `config.json` holds.
@@ -62,6 +64,8 @@ struct ConfigFile {
     training: TrainConfig,
     progress: Progress,
     text: bool,
+    #[serde(default)]
+    names: bool,
     files: Vec<FileEntry>,
 }
 
@@ -92,6 +96,9 @@ impl Model {
             if let Some(text) = &self.text {
                 text.save(folder)?;
             }
+            if let Some(names) = &self.names {
+                names.save(folder)?;
+            }
             let config = ConfigFile {
                 format: FORMAT_NAME.into(),
                 format_version: FORMAT_VERSION,
@@ -99,6 +106,7 @@ impl Model {
                 training: self.training.clone(),
                 progress: self.progress,
                 text: self.text.is_some(),
+                names: self.names.is_some(),
                 files: directory::checksums(folder)?,
             };
             let text = serde_json::to_string_pretty(&config).map_err(ModelError::encode)?;
@@ -106,16 +114,21 @@ impl Model {
         })
     }
 
-    /// A class's name: its own where the model was trained from text, else its number.
+    /// The classes' names, if they have names.
+    pub fn label_names(&self) -> Option<&LabelNames> {
+        self.text.as_ref().map(|text| &text.names).or(self.names.as_ref())
+    }
+
+    /// A class's name: its own where it has one, else its number.
     pub fn class_name(&self, class: u32) -> String {
-        let name = self.text.as_ref().and_then(|text| text.names.name(class));
+        let name = self.label_names().and_then(|names| names.name(class));
         name.map_or_else(|| class.to_string(), str::to_owned)
     }
 
     /// The class of a name, or of a number where classes have no names.
     pub fn class_id(&self, name: &str) -> Option<u32> {
-        match &self.text {
-            Some(text) => text.names.id(name),
+        match self.label_names() {
+            Some(names) => names.id(name),
             None => name.parse().ok().filter(|&id: &u32| (id as usize) < self.network.config.num_classes),
         }
     }
@@ -135,13 +148,16 @@ impl Model {
             return Err(ModelError::NoTrainingState { directory: directory.into() });
         }
         let text = if config.text { Some(TextPipeline::load(directory)?) } else { None };
+        let names = if config.names { Some(LabelNames::load(directory)?) } else { None };
         let mut model = Self {
             class_counts: vec![0; config.network.num_classes],
             network: Network::zeroed(config.network),
             training: config.training,
             progress: config.progress,
             text,
+            names,
         };
+        check_names(directory, &model)?;
         read_tensors(&directory.join(MODEL_FILE), &mut model, Group::Weights)?;
         if for_training {
             model.network.prepare_training();
@@ -173,6 +189,22 @@ fn read_config(directory: &Path) -> Result<ConfigFile, ModelError> {
         });
     }
     serde_json::from_slice(&bytes).map_err(bad)
+}
+
+/// Each part may be whole and still be another model's.
+fn check_names(directory: &Path, model: &Model) -> Result<(), ModelError> {
+    let NetworkConfig { num_features, num_classes, .. } = model.network.config;
+    let features = model.text.as_ref().map(|text| text.vectoriser.num_features());
+    let names = model.label_names().map(LabelNames::len);
+    for (what, found, expected) in
+        [("features of the vectoriser", features, num_features), ("label names", names, num_classes)]
+    {
+        if let Some(found) = found.filter(|&found| found != expected) {
+            let (what, expected, found) = (what.into(), expected.to_string(), found.to_string());
+            return Err(ModelError::Shape { path: directory.into(), what, expected, found });
+        }
+    }
+    Ok(())
 }
 
 /// A configuration from outside must not make us reserve absurd memory.

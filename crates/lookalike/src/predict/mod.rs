@@ -3,17 +3,20 @@
 //! [`top_k`] looks at every class: `O(N · dim)` an example, in tiles, at the
 //! speed of a matrix product. [`rescore`] looks only at the candidates it is
 //! given, for example by hash tables: `O(candidates · dim)`, whatever `N` is.
-//! Both give the same order: higher scores first, the lower class id first
+//! [`contributions`] says which features made a score.
+//! Both rankings give the same order: higher scores first, the lower class id first
 //! among equals, and never a class whose score is NaN or negative infinity.
 
 mod approximate;
 mod best;
 mod evaluate;
 mod exact;
+mod explain;
 mod ranking;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};
 pub use evaluate::{Evaluation, Ranker, evaluate};
 pub use exact::{TopKScratch, top_k};
+pub use explain::{Contributions, contributions};
 pub use ranking::{Ranked, TopK};

@@ -120,6 +120,7 @@ impl<'a> Trainer<'a> {
             training: config,
             progress: Progress::default(),
             text: None,
+            names: None,
         };
         Self::resume(model, examples, cpu)
     }

@@ -7,16 +7,14 @@ pub(crate) mod progress;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lookalike::artifact::Model;
 use lookalike::data::{Dataset, Examples};
 use lookalike::experiment::{Arena, EvaluateEvery, PlannedRun};
 use lookalike::metrics::MetricOptions;
-use lookalike::model::Network;
-use lookalike::train::{Progress, TrainConfig, count_classes};
+use lookalike::train::TrainConfig;
 use lookalike_kernels::Cpu;
 
 use super::MachineArguments;
-use super::train::{SettingArguments, read_file};
+use super::train::{SettingArguments, Settings};
 use crate::exit::usage;
 use crate::input::{self, Input, ReadArguments, TextArguments};
 
@@ -56,13 +54,15 @@ pub(crate) struct ExperimentArguments {
 impl ExperimentArguments {
     /// Defaults, preset, file and flags, each overriding the one before.
     pub(crate) fn settings(&self) -> anyhow::Result<TrainConfig> {
-        let preset = self.preset.as_deref().map(TrainConfig::preset).transpose()?;
-        let mut config = preset.unwrap_or_default();
-        if let Some(path) = &self.config {
-            config = read_file(path, &config)?;
-        }
+        let mut config = self.all_settings()?.training;
         self.settings.apply(&mut config)?;
         Ok(config)
+    }
+
+    fn all_settings(&self) -> anyhow::Result<Settings> {
+        let mut settings = Settings::base(self.preset.as_deref(), self.config.as_deref())?;
+        self.text.apply(&mut settings.text);
+        Ok(settings)
     }
 
     /// Says what is going on, unless told to be quiet.
@@ -93,23 +93,14 @@ impl ExperimentArguments {
     pub(crate) fn read_train(&self) -> anyhow::Result<Input> {
         let path = self.path("train", &self.train)?;
         self.say(&format!("reading {}", path.display()));
-        input::for_training(&path, &self.text, &self.read)
+        input::for_training(&path, &self.all_settings()?.text.options(), &self.read)
     }
 
     /// Reads the test examples, in the shape of the training examples.
-    pub(crate) fn read_test(&self, train: &Input, config: &TrainConfig) -> anyhow::Result<Input> {
+    pub(crate) fn read_test(&self, train: &Input) -> anyhow::Result<Input> {
         let path = self.path("test", &self.test)?;
         self.say(&format!("reading {}", path.display()));
-        let examples = train.view();
-        // A model of zeroes, never written to, costs no memory and has the shape.
-        let model = Model {
-            network: Network::zeroed(config.network(examples.num_features, examples.num_classes)),
-            training: config.clone(),
-            progress: Progress::default(),
-            class_counts: count_classes(&examples),
-            text: train.text(),
-        };
-        input::for_model(&path, &model, &self.read)
+        input::for_model(&path, train, &self.read)
     }
 
     fn path(&self, stem: &str, given: &Option<PathBuf>) -> anyhow::Result<PathBuf> {
@@ -203,13 +194,9 @@ pub(crate) struct MatrixData {
 }
 
 impl MatrixData {
-    pub(crate) fn read(
-        experiment: &ExperimentArguments,
-        matrix: &MatrixArguments,
-        config: &TrainConfig,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn read(experiment: &ExperimentArguments, matrix: &MatrixArguments) -> anyhow::Result<Self> {
         let train = experiment.read_train()?;
-        let test = experiment.read_test(&train, config)?;
+        let test = experiment.read_test(&train)?;
         let all = test.view();
         let chosen = matrix.test_examples.filter(|&count| count < all.len()).map(|count| {
             // The same examples whatever the seeds of the runs.

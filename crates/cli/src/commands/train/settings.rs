@@ -10,6 +10,7 @@ use lookalike::train::TrainConfig;
 use serde::de::DeserializeOwned;
 
 use crate::exit::usage;
+use crate::input::TextSettings;
 
 /// Flags that override the settings; none has a default of its own, so that a
 /// preset or a file shows through.
@@ -164,16 +165,48 @@ impl SettingArguments {
     }
 }
 
-/// Reads settings from a TOML file; what it does not name stays as in `base`.
-pub(crate) fn read_file(path: &Path, base: &TrainConfig) -> anyhow::Result<TrainConfig> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| usage(format!("cannot read the settings {}: {error}", path.display())))?;
-    let parse = || -> anyhow::Result<TrainConfig> {
-        let mut settings = toml::Table::try_from(base)?;
-        merge(&mut settings, text.parse::<toml::Table>()?);
-        Ok(settings.try_into()?)
-    };
-    parse().map_err(|error| usage(format!("{}: {error}", path.display()))).context("bad settings")
+/// All that a settings file holds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Settings {
+    /// How the model is trained.
+    pub(crate) training: TrainConfig,
+    /// How text becomes features: the table `[text]`.
+    pub(crate) text: TextSettings,
+}
+
+const TEXT: &str = "text";
+
+impl Settings {
+    /// Defaults, preset and file, each overriding the one before; flags come after.
+    pub(crate) fn base(preset: Option<&str>, file: Option<&Path>) -> anyhow::Result<Self> {
+        let training = preset.map(TrainConfig::preset).transpose()?.unwrap_or_default();
+        let base = Self { training, ..Self::default() };
+        file.map_or_else(|| Ok(base.clone()), |path| base.with_file(path))
+    }
+
+    /// Reads a TOML file; what it does not name stays as in `self`.
+    fn with_file(&self, path: &Path) -> anyhow::Result<Self> {
+        let content = std::fs::read_to_string(path)
+            .map_err(|error| usage(format!("cannot read the settings {}: {error}", path.display())))?;
+        let parse = || -> anyhow::Result<Self> {
+            let mut table = self.to_table()?;
+            merge(&mut table, content.parse::<toml::Table>()?);
+            let text = table.remove(TEXT).unwrap_or_else(|| toml::Table::new().into()).try_into()?;
+            Ok(Self { training: table.try_into()?, text })
+        };
+        parse().map_err(|error| usage(format!("{}: {error}", path.display()))).context("bad settings")
+    }
+
+    /// As a TOML file.
+    pub(crate) fn to_toml(&self) -> anyhow::Result<String> {
+        Ok(toml::to_string(&self.to_table()?)?)
+    }
+
+    fn to_table(&self) -> anyhow::Result<toml::Table> {
+        let mut table = toml::Table::try_from(&self.training)?;
+        table.insert(TEXT.into(), toml::Value::try_from(&self.text)?);
+        Ok(table)
+    }
 }
 
 fn merge(into: &mut toml::Table, from: toml::Table) {

@@ -1,0 +1,9 @@
+//! The program as a user runs it: what it prints where, its exit codes, and what
+//! it leaves on disk.
+
+mod answers;
+mod bad_input;
+mod damage;
+mod names;
+mod support;
+mod training;

@@ -1,0 +1,154 @@
+//! Which features carried a prediction.
+//!
+//! A softmax does not change if all scores shift alike, so what decides is a
+//! class's *lead*: its score minus the mean score of all classes. With ReLU or
+//! linear units the network is, around an example, a linear function of the
+//! example's values, so the lead is exactly
+//!
+//! `lead = constant + Σ_f contribution_f`, `contribution_f = x_f · ∂lead/∂x_f`
+//!
+//! where `x_f` is the value after normalisation and the constant is what the
+//! biases give. A contribution says how much of the lead the feature made with
+//! the hidden units that the example switched on; taking the feature away could
+//! switch others. O(classes · hidden) for the mean class vector, then one pass
+//! back through the network: O(hidden² + features · hidden).
+
+use lookalike_kernels::Cpu;
+
+use crate::data::Examples;
+use crate::model::{Activations, Network, Rows};
+
+/// The lead of a class over the mean of all classes, taken apart.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contributions {
+    /// What each feature of the example adds, in the order of its features.
+    pub of_features: Vec<f32>,
+    /// What is left of the lead: the biases' part.
+    pub constant: f32,
+    /// The whole lead.
+    pub lead: f32,
+}
+
+/// Takes the lead of `class` for one example apart.
+///
+/// # Panics
+/// If there is no such example or class.
+pub fn contributions(
+    cpu: Cpu,
+    network: &Network,
+    examples: &Examples<'_>,
+    example: u32,
+    class: u32,
+) -> Contributions {
+    let mut activations = Activations::default();
+    network.embed(cpu, examples, &[example], &mut activations);
+    let layers = &activations.layers;
+    let activation = network.config.activation;
+
+    let (mut gradient, bias) = above_the_mean(&network.output, class);
+    let lead = dot(&gradient, &layers[layers.len() - 1]) + bias;
+    for (layer, outputs) in network.hidden.iter().zip(&layers[1..]).rev() {
+        activation.backward(outputs, &mut gradient);
+        gradient = layer.w.chunks_exact(layer.stride).map(|weights| dot(weights, &gradient)).collect();
+    }
+    activation.backward(&layers[0], &mut gradient);
+
+    let (ids, values) = examples.features(example as usize);
+    let factor = network.config.normalise.factor(values);
+    let mut row = vec![0.0; network.input.stride];
+    let contribution = |(&id, &value): (&u32, &f32)| {
+        network.input.view().copy_row(id as usize, &mut row);
+        factor * value * dot(&row, &gradient)
+    };
+    let of_features: Vec<f32> = ids.iter().zip(values).map(contribution).collect();
+    Contributions { constant: lead - of_features.iter().sum::<f32>(), of_features, lead }
+}
+
+/// A class's vector and bias, minus the means of all classes.
+fn above_the_mean(output: &Rows, class: u32) -> (Vec<f32>, f32) {
+    let mut row = vec![0.0; output.stride];
+    // In f64: millions of rows may be added.
+    let mut mean = vec![0.0; output.stride];
+    for other in 0..output.len {
+        output.view().copy_row(other, &mut row);
+        mean.iter_mut().zip(&row).for_each(|(sum, &x)| *sum += f64::from(x) / output.len as f64);
+    }
+    output.view().copy_row(class as usize, &mut row);
+    row.iter_mut().zip(&mean).for_each(|(x, &mean)| *x -= mean as f32);
+    let mean_bias = output.bias.w.iter().map(|&b| f64::from(b)).sum::<f64>() / output.len as f64;
+    (row, output.bias.w[class as usize] - mean_bias as f32)
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dataset;
+    use crate::model::{Activation, Init, NetworkConfig, Normalise, Storage};
+    use crate::predict::Ranker;
+
+    fn network(hidden: &[usize], normalise: Normalise) -> Network {
+        let config = NetworkConfig {
+            num_features: 20,
+            num_classes: 7,
+            hidden: hidden.to_vec(),
+            activation: Activation::Relu,
+            normalise,
+            storage: Storage::F32,
+        };
+        let mut network = Network::random(config, Init::default(), 5);
+        network.input_bias.w.iter_mut().zip(0..).for_each(|(b, i)| *b = 0.01 * (i % 5) as f32);
+        network.output.bias.w.iter_mut().zip(0..).for_each(|(b, i)| *b = 0.1 * i as f32);
+        network
+    }
+
+    fn lead(network: &Network, features: &[(u32, f32)], class: u32) -> f32 {
+        let mut data = Dataset::empty(20, 7);
+        data.push(features.iter().copied(), &[]);
+        let mut ranker = Ranker::new(7);
+        let ranked = ranker.rank(Cpu::detect(), network, &data.view(), &[0]).example(0);
+        let place = ranked.classes.iter().position(|&c| c == class).unwrap();
+        ranked.scores[place] - ranked.scores.iter().sum::<f32>() / ranked.scores.len() as f32
+    }
+
+    /// Around an example the lead is linear, so a small change of a value moves
+    /// it by that share of the feature's contribution.
+    #[test]
+    fn contributions_are_slopes_and_add_up_to_the_lead() {
+        let features: Vec<(u32, f32)> = [1, 4, 9, 16].map(|id| (id, 0.2 + 0.1 * id as f32)).to_vec();
+        let mut data = Dataset::empty(20, 7);
+        data.push(features.iter().copied(), &[]);
+        for hidden in [&[12][..], &[12, 9, 18]] {
+            let network = network(hidden, Normalise::None);
+            for class in 0..7 {
+                let found = contributions(Cpu::detect(), &network, &data.view(), 0, class);
+                let whole = lead(&network, &features, class);
+                assert!((found.lead - whole).abs() < 1e-5);
+                let sum = found.of_features.iter().sum::<f32>() + found.constant;
+                assert!((sum - whole).abs() < 1e-5, "{sum} {whole}");
+                for (i, contribution) in found.of_features.iter().enumerate() {
+                    const STEP: f32 = 1e-2;
+                    let mut moved = features.clone();
+                    moved[i].1 *= 1.0 + STEP;
+                    let slope = (lead(&network, &moved, class) - whole) / STEP;
+                    assert!((slope - contribution).abs() < 2e-3, "{slope} {contribution}");
+                }
+            }
+        }
+    }
+
+    /// With one hidden layer and no bias there is nothing but features.
+    #[test]
+    fn without_biases_nothing_is_constant() {
+        let mut network = network(&[12], Normalise::L2);
+        network.input_bias.w.fill(0.0);
+        network.output.bias.w.fill(0.0);
+        let mut data = Dataset::empty(20, 7);
+        data.push([(3, 2.0), (5, 1.0)], &[]);
+        let found = contributions(Cpu::detect(), &network, &data.view(), 0, 2);
+        assert!(found.constant.abs() < 1e-6 && found.lead != 0.0, "{found:?}");
+    }
+}
