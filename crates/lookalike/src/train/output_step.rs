@@ -22,8 +22,10 @@ use crate::optim::Adam;
 use crate::random::{Stream, mix};
 use crate::sampling::Candidates;
 
-/// How many rows ahead memory is asked for them.
-pub(super) const PREFETCH_AHEAD: usize = 2;
+/// How many rows ahead memory is asked for a row with its moments: 24 lines each.
+pub(super) const PREFETCH_AHEAD: usize = 3;
+/// The same where only the row itself is read: 8 lines.
+const PREFETCH_ROWS_AHEAD: usize = 8;
 
 /// What a step needs to know besides the parameters.
 #[derive(Clone, Copy, Debug)]
@@ -177,7 +179,7 @@ impl OutputStep {
             grow(&mut work.scores, part.entries.len());
             for (i, (local, range)) in part.groups().enumerate() {
                 let class = part.first_key + local;
-                if let Some(ahead) = part.groups.get(i + PREFETCH_AHEAD) {
+                if let Some(ahead) = part.groups.get(i + PREFETCH_ROWS_AHEAD) {
                     prefetch_row(&w[(part.first_key + ahead.local_key as usize) * stride..][..stride]);
                 }
                 let scores = &mut work.scores[range.clone()];

@@ -13,6 +13,7 @@ use super::step::{Proposer, Step};
 use crate::artifact::Model;
 use crate::data::Examples;
 use crate::hashing::{Incremental, RefreshSchedule};
+use crate::loss::Loss;
 use crate::model::Network;
 use crate::optim::Adam;
 use crate::random::{Stream, rng};
@@ -107,8 +108,14 @@ impl<'a> Trainer<'a> {
     pub fn new(config: TrainConfig, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
         config.check(&examples)?;
         let shape = config.network(examples.num_features, examples.num_classes);
+        let mut network = Network::random(shape, config.init, config.seed);
+        if config.loss == Loss::Nce {
+            // Noise-contrastive scores are log-probabilities without a sum to
+            // normalise them; from 0 they would first all have to sink to -ln N.
+            network.output.bias.w.fill(-(examples.num_classes as f32).ln());
+        }
         let model = Model {
-            network: Network::random(shape, config.init, config.seed),
+            network,
             class_counts: count_classes(&examples),
             training: config,
             progress: Progress::default(),

@@ -193,10 +193,8 @@ impl MatrixObserver for MatrixProgress<'_> {
         );
         self.say(&line);
         // Records that were there have been reported, but perhaps not together.
-        let last = index + 1 == self.names.len();
-        if (!was_there || last)
-            && let (Err(error), None) = ((self.on_record)(all), &self.failure)
-        {
+        let due = !was_there || index + 1 == self.names.len();
+        if due && let (Err(error), None) = ((self.on_record)(all), &self.failure) {
             self.failure = Some(error);
         }
     }

@@ -39,7 +39,7 @@ impl Sweep<'_> {
             runs: &self.records,
         };
         output.write_json("results.json", &results)?;
-        let mut page = Page::new(format!("What {} do for {}", self.names.join(" and "), self.data.name))
+        let mut page = Page::new(format!("The effect of {} on {}", self.names.join(" and "), self.data.name))
             .lead("All runs share data, network and batches; only what is varied differs.");
         page = self.data.facts(page).fact("Seeds", self.seeds.len().to_string());
         let without: Vec<&str> = ["sampler", "loss", "seed"].iter().chain(self.names).copied().collect();
