@@ -156,7 +156,8 @@ fn an_interrupted_matrix_keeps_its_finished_runs() {
 fn sweep_varies_settings_together_or_one_at_a_time() {
     let place = Place::new();
     let vary = "--vary tables=5,20 --vary budget=10,40";
-    let (printed, _) = place.succeed(&format!("sweep small --out grid --epochs 1 {vary}"));
+    let (printed, _) =
+        place.succeed(&format!("sweep small --methods lsh-embedding --out grid --epochs 1 {vary}"));
     assert_eq!(printed.matches("LSH Embedding").count(), 4, "{printed}");
     let results = place.json("grid/results.json");
     let settings: BTreeSet<(u64, u64)> = (results["runs"].as_array().unwrap().iter())
@@ -180,7 +181,8 @@ fn sweep_varies_settings_together_or_one_at_a_time() {
 #[test]
 fn adapt_measures_at_the_iterations_asked_for() {
     let place = Place::new();
-    let command = "adapt small --out out --epochs 8 --sampler full --at 96,0 --inputs 12 --draws 40";
+    let command = "adapt small --out out --epochs 8 --sampler full --at 96,0 --inputs 12 --draws 40 \
+                   --activation relu --lr 0.001 --lr-schedule constant";
     let (printed, _) = place.succeed(command);
     assert!(printed.contains("mass covered") && printed.contains("LSH Label"), "{printed}");
     let results = place.json("out/results.json");
