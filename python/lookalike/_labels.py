@@ -7,7 +7,7 @@ labels; its classes are the different labels, sorted, as in scikit-learn.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -51,7 +51,7 @@ def flatten(y: Any) -> Flat:
     """Labels that are no matrix."""
     if not isinstance(y, np.ndarray) and hasattr(y, "__array__"):  # pandas, for example
         y = np.asarray(y)
-    items: Sequence[Any] = y if isinstance(y, np.ndarray) else list(y)
+    items: Any = y if isinstance(y, np.ndarray) else list(y)
     is_nested = len(items) > 0 and all(_is_collection(item) for item in items)
     if is_nested and not (isinstance(items, np.ndarray) and items.dtype != object):
         lists = [list(item) for item in items]

@@ -88,6 +88,12 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     1.0
     """
 
+    classes_: NDArray[Any]
+    history_: list[dict[str, Any]]
+    n_features_in_: int
+    _model: _native.Model
+    _vectoriser: _native.Vectoriser | None
+
     def __init__(
         self,
         sampler: str | None = None,
@@ -285,7 +291,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _features(self, X: Any, reset: bool) -> Features:
         texts = _features.as_texts(X)
-        vectoriser: _native.Vectoriser | None = None if reset else self._vectoriser
+        vectoriser = None if reset else self._vectoriser
         if texts is not None and reset:
             options = json.dumps(merged(json.loads(_native.text_settings()), self.text))
             self._vectoriser, features = _native.Vectoriser.fit(texts, options, self.threads)
@@ -472,9 +478,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _check_lengths(features: Features, encoded: _labels.Encoded) -> None:
     if len(features[0]) - 1 != len(encoded.unknown):
-        raise ValueError(
-            f"X has {len(features[0]) - 1} examples, but y has labels of {len(encoded.unknown)}"
-        )
+        raise ValueError(f"X has {len(features[0]) - 1} examples, but y has labels of {len(encoded.unknown)}")
 
 
 def _to_files(model: _native.Model) -> dict[str, bytes]:
