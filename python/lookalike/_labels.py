@@ -42,6 +42,12 @@ def is_matrix(y: Any) -> bool:
     return bool(sparse.issparse(y)) or (isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] != 1)
 
 
+def as_array(y: Any) -> Any:
+    """Containers of others, such as those of pandas, as NumPy's; the rest as it is."""
+    is_known = isinstance(y, (np.ndarray, list, tuple)) or sparse.issparse(y)
+    return y if is_known or not hasattr(y, "__array__") else np.asarray(y)
+
+
 def num_examples(y: Any) -> int:
     """How many examples `y` has labels of."""
     return int(y.shape[0]) if hasattr(y, "shape") else len(y)
@@ -49,8 +55,7 @@ def num_examples(y: Any) -> int:
 
 def flatten(y: Any) -> Flat:
     """Labels that are no matrix."""
-    if not isinstance(y, np.ndarray) and hasattr(y, "__array__"):  # pandas, for example
-        y = np.asarray(y)
+    y = as_array(y)
     items: Any = y if isinstance(y, np.ndarray) else list(y)
     is_nested = len(items) > 0 and all(_is_collection(item) for item in items)
     if is_nested and not (isinstance(items, np.ndarray) and items.dtype != object):
@@ -77,6 +82,7 @@ def _is_collection(item: Any) -> bool:
 
 def classes_of(y: Any) -> NDArray[Any]:
     """The classes, sorted."""
+    y = as_array(y)
     if is_matrix(y):
         return np.arange(y.shape[1])
     classes: NDArray[Any] = np.unique(flatten(y).labels)
@@ -85,6 +91,7 @@ def classes_of(y: Any) -> NDArray[Any]:
 
 def encode(y: Any, classes: NDArray[Any]) -> Encoded:
     """Class ids: places in `classes`, which are sorted."""
+    y = as_array(y)
     return _encode_matrix(y, classes) if is_matrix(y) else _encode_flat(flatten(y), classes)
 
 
@@ -111,8 +118,12 @@ def _encode_flat(flat: Flat, classes: NDArray[Any]) -> Encoded:
             f"y holds {labels.dtype} labels like {labels[0]!r}, but the classes are {names.dtype} "
             f"like {names[0]!r}: give labels of the same type as in fit"
         )
-    places = np.searchsorted(names, labels).clip(max=len(names) - 1)
+    places = np.searchsorted(names, labels)
+    np.minimum(places, len(names) - 1, out=places)
     is_known = names[places] == labels
+    if is_known.all() and (flat.per_example == 1).all():
+        offsets = np.arange(len(flat) + 1, dtype=np.int64)
+        return Encoded((offsets, places.astype(np.int32), len(names)), np.zeros(len(flat), np.uint32))
     examples = np.repeat(np.arange(len(flat)), flat.per_example)
     unknown = np.bincount(examples[~is_known], minlength=len(flat)).astype(np.uint32)
     # One number for example and class: sorting it sorts both, and a label that

@@ -202,7 +202,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         [3]
         """
         if not self.__sklearn_is_fitted__():
-            if classes is None and not _labels.is_matrix(y):
+            if classes is None and not _labels.is_matrix(_labels.as_array(y)):
                 raise ValueError("the first call of partial_fit needs classes: all labels there will be")
             self._train(X, y, classes, None, settings={**self.settings_in_use(), "epochs": 1})
             return self
@@ -232,6 +232,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
             )
+        y = _labels.as_array(y)
         settings = self.settings_in_use() if settings is None else settings
         features = self._features(X, reset=True)
         examples = len(features[0]) - 1

@@ -42,7 +42,7 @@ def measure(
     >>> measure([["a"], ["b", "c"]], [["a", "b"], ["c", "a"]], k=[1, 2])["P@2"]
     0.5
     """
-    predicted = np.asarray(y_pred)
+    y_true, y_train, predicted = _labels.as_array(y_true), _labels.as_array(y_train), np.asarray(y_pred)
     if predicted.ndim == 1:
         predicted = predicted[:, None]
     if predicted.ndim != 2:

@@ -102,7 +102,10 @@ impl<'a> LabelSlices<'a> {
 
 fn checked<'a>(py: Python<'_>, examples: Examples<'a>, pool: &ThreadPool) -> PyResult<Examples<'a>> {
     let law = py.detach(|| pool.install(|| examples.check_law()));
-    law.map_err(|broken| error::broken(&broken))?;
+    law.map_err(|broken| {
+        let ids = examples.feature_ids.iter().chain(examples.label_ids);
+        error::broken(&broken, ids.map(|&id| id as i32).find(|&id| id < 0))
+    })?;
     Ok(examples)
 }
 

@@ -55,24 +55,22 @@ fn system(source: &std::io::Error, error: &impl std::fmt::Display) -> PyErr {
 }
 
 /// Arrays of the caller's that are no lawful examples, with what to do.
-pub(crate) fn broken(error: &BrokenLaw) -> PyErr {
-    // Ids come as signed integers; read as unsigned, a negative one is huge.
-    let negative = |found: u32| (found as i32) < 0;
-    let advice = match error {
-        BrokenLaw::Beyond { found, .. } | BrokenLaw::Order { found, .. } if negative(*found) => {
-            format!(": the id is {}, and ids start at 0", *found as i32)
+///
+/// Ids come as signed integers; read as unsigned, a negative one is huge and
+/// spoils the order, so a `negative` one is told before anything else.
+pub(crate) fn broken(error: &BrokenLaw, negative: Option<i32>) -> PyErr {
+    let advice = match (error, negative) {
+        (BrokenLaw::Beyond { .. } | BrokenLaw::Order { .. }, Some(id)) => {
+            return value(format!("the matrix has an index of {id}, but ids start at 0"));
         }
-        BrokenLaw::Order { .. } => {
-            ": the indices are unsorted or repeat; call sum_duplicates() on the matrix first".into()
+        (BrokenLaw::Order { .. }, None) => {
+            "the indices are unsorted or repeat; call sum_duplicates() on the matrix first"
         }
-        BrokenLaw::NotFinite { .. } => {
-            ": the matrix contains NaN or infinity; remove or impute such values first".into()
+        (BrokenLaw::NotFinite { .. }, _) => {
+            "the matrix contains NaN or infinity; remove or impute such values first"
         }
-        BrokenLaw::Beyond { .. } => ": the id is out of range; does the matrix have the right shape?".into(),
-        BrokenLaw::Lengths { .. } | BrokenLaw::Offsets { .. } => {
-            ": the sparse matrix is inconsistent; call check_format() on it".into()
-        }
-        _ => String::new(),
+        (BrokenLaw::Beyond { .. }, None) => "the id is out of range; does the matrix have the right shape?",
+        _ => "the sparse matrix is inconsistent; call check_format() on it",
     };
-    value(format!("{error}{advice}"))
+    value(format!("{error}: {advice}"))
 }
