@@ -19,6 +19,7 @@ import lookalike
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
+SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 
 modules = [
@@ -74,6 +75,16 @@ def test_notebooks(path):
     NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
 
 
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+def test_scripts(path):
+    if "torch" in path.read_text(encoding="utf-8") and not HAS_TORCH:
+        pytest.skip("PyTorch is not installed; its CPU build is enough")
+    command = [sys.executable, str(path), "--seconds", "0.2"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.splitlines()) == 7, result.stdout
+
+
 def type_check(*paths: str) -> None:
     config = ROOT / "python" / "pyproject.toml"
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", str(config), *paths]
@@ -95,6 +106,7 @@ def test_types_of_the_examples(tmp_path):
             script = tmp_path / f"{path.stem.replace('-', '_')}.py"
             script.write_text("\n".join(code), encoding="utf-8")
     scripts = [str(script) for script in tmp_path.glob("*.py")]
+    scripts += [str(path) for path in SCRIPTS if HAS_TORCH or "torch" not in path.read_text(encoding="utf-8")]
     assert scripts
     type_check(*scripts)
 
