@@ -193,6 +193,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         The first call has to know all `classes`, unless `y` is a matrix with a
         column a class. Texts get their features from the first call's texts.
+        The learning rate stays: a schedule needs an end to fall towards.
         Hash tables are built anew in each call, so give it many examples.
 
         >>> model = ExtremeClassifier(lr=0.01, settings={"normalise": "none"})
@@ -201,10 +202,11 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> model.predict([[0.0, 2.0]]).tolist()
         [3]
         """
+        settings = {**self.settings_in_use(), "lr-schedule": "constant"}
         if not self.__sklearn_is_fitted__():
             if classes is None and not _labels.is_matrix(_labels.as_array(y)):
                 raise ValueError("the first call of partial_fit needs classes: all labels there will be")
-            self._train(X, y, classes, None, settings={**self.settings_in_use(), "epochs": 1})
+            self._train(X, y, classes, None, settings={**settings, "epochs": 1})
             return self
         if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
             raise ValueError(f"classes={classes!r} differ from those of the first call of partial_fit")
@@ -213,7 +215,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         progress = Progress(self.verbose)
         try:
             outcome = self._model.resume(
-                features, labels, json.dumps(self.settings_in_use()), self._options(progress, None)
+                features, labels, json.dumps(settings), self._options(progress, None)
             )
         finally:
             self.history_ = [*self.history_, *progress.close()]
