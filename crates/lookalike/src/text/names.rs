@@ -33,6 +33,25 @@ impl LabelNames {
         Ok(Self { names })
     }
 
+    /// Numbers names in the order given; each may stand there once.
+    pub fn in_order<'a>(list: impl IntoIterator<Item = &'a str>) -> Result<Self, TextError> {
+        let mut names = Interner::default();
+        for name in list {
+            check_count("labels", names.len() + 1)?;
+            if name.is_empty() {
+                return Err(TextError::Options(
+                    "found an empty label name, expected a character at least".into(),
+                ));
+            }
+            if !names.insert(Keyed::new(name.as_bytes())).1 {
+                return Err(TextError::Options(format!(
+                    "found the label name {name:?} twice, expected it once"
+                )));
+            }
+        }
+        Ok(Self { names })
+    }
+
     /// The number of labels.
     pub fn len(&self) -> usize {
         self.names.len()
@@ -136,6 +155,14 @@ mod tests {
         assert_eq!(names.iter().collect::<Vec<_>>(), ["a", "b", "ä"]);
         assert_eq!((names.id("ä"), names.id("c")), (Some(2), None));
         assert_eq!((names.name(1), names.name(3)), (Some("b"), None));
+    }
+
+    #[test]
+    fn a_given_order_is_kept_and_names_stand_once() {
+        let names = LabelNames::in_order(["10", "9", "ä"]).unwrap();
+        assert_eq!((names.id("9"), names.name(0)), (Some(1), Some("10")));
+        assert!(LabelNames::in_order(["a", "b", "a"]).unwrap_err().to_string().contains("twice"));
+        assert!(LabelNames::in_order(["a", ""]).is_err());
     }
 
     proptest! {

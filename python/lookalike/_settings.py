@@ -1,0 +1,64 @@
+"""Settings of training: the library's defaults, a preset, and what was given.
+
+The library knows which settings there are; here they are only put together, so
+that a new one needs no change.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from lookalike import _native
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any] | None) -> dict[str, Any]:
+    """`base` with the values of `over`, also within nested settings.
+
+    >>> merged({"lr": 0.1, "lsh": {"k": 1, "l": 2}}, {"lsh": {"l": 9}})
+    {'lr': 0.1, 'lsh': {'k': 1, 'l': 9}}
+    """
+    result = dict(base)
+    for name, value in (over or {}).items():
+        old = result.get(name)
+        nested = isinstance(old, Mapping) and isinstance(value, Mapping)
+        result[name] = merged(old, value) if nested else value  # type: ignore[arg-type]
+    return result
+
+
+def training_settings(
+    preset: str | None, settings: Mapping[str, Any] | None, given: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Everything that decides what training does.
+
+    Names may be written with `_` for `-`. What is `None` in `given` stays as it is.
+
+    >>> training_settings(None, {"lr_schedule": "linear"}, {"epochs": 3, "batch": None})["lr-schedule"]
+    'linear'
+    """
+    base = json.loads(_native.training_settings(preset))
+    base = merged(base, _with_dashes(settings or {}))
+    given = {name: value for name, value in given.items() if value is not None}
+    if given.get("sampler") == "nce":
+        # As on the command line: a sampler with a loss of its own.
+        noise = "frequency" if base["sampler"] == "frequency" else "log-uniform"
+        given.update(sampler=noise, loss="nce")
+    if "hidden" in given:
+        hidden = given["hidden"]
+        given["hidden"] = [int(width) for width in hidden] if hasattr(hidden, "__iter__") else [int(hidden)]
+    if "budget" in given:
+        given["sparsity"] = None
+    return merged(base, {name: _plain(value) for name, value in given.items()})
+
+
+def _with_dashes(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name.replace("_", "-"): _with_dashes(value) if isinstance(value, Mapping) else _plain(value)
+        for name, value in settings.items()
+    }
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy's as one of Python's, which JSON knows."""
+    return value.item() if hasattr(value, "item") else value

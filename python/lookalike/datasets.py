@@ -1,0 +1,149 @@
+"""Data sets: files of the Extreme Classification Repository, and generated ones."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from lookalike import _features, _labels, _native
+from lookalike._cities import CITIES
+
+__all__ = ["Dataset", "load", "make_classification", "misspelt_cities", "save"]
+
+
+class Dataset(NamedTuple):
+    """Examples: features and labels, both sparse, a row an example."""
+
+    X: Any
+    """A `scipy.sparse.csr_array` of float32."""
+    Y: Any
+    """A `scipy.sparse.csr_array` of ones, a column a class."""
+
+
+def _dataset(arrays: tuple[_native.Features, _native.Labels]) -> Dataset:
+    features, (indptr, indices, num_classes) = arrays
+    ones = np.ones(len(indices), np.float32)
+    shape = (len(indptr) - 1, num_classes)
+    return Dataset(_features.to_csr(features), sparse.csr_array((ones, indices, indptr), shape=shape))
+
+
+def load(
+    path: str | PathLike[str],
+    *,
+    num_features: int | None = None,
+    num_classes: int | None = None,
+    skip_bad_rows: bool = False,
+) -> Dataset:
+    """Reads `label,label feature:value feature:value …` lines, or a packed file.
+
+    The file may be compressed by gzip or zstd. An error names line and column.
+    With `skip_bad_rows`, rows that can't be read are left out, with a warning.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "train.txt"
+    >>> _ = path.write_text("2 4 3\\n0,2 1:0.5 3:1\\n1 0:2\\n")
+    >>> data = load(path)
+    >>> data.X.shape, data.Y.toarray().tolist()
+    ((2, 4), [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]])
+    """
+    arrays, notes = _native.read_examples(path, num_features, num_classes, skip_bad_rows)
+    for note in notes:
+        warnings.warn(note, stacklevel=2)
+    return _dataset(arrays)
+
+
+def save(path: str | PathLike[str], X: Any, Y: Any, *, packed: bool = False) -> None:
+    """Writes examples for the command line: as text, or packed, which opens at once.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "train.txt"
+    >>> save(path, sparse.csr_array([[0, 0.5]]), [[3]])
+    >>> path.read_text().splitlines()
+    ['1 2 4', '3 1:0.5']
+    """
+    if _labels.is_matrix(Y):
+        num_classes = Y.shape[1]
+    else:
+        ids = _labels.flatten(Y).labels
+        if ids.dtype.kind not in "iu" and len(ids) > 0:
+            raise ValueError(f"Y must hold class ids to be saved, but holds {ids.dtype}")
+        num_classes = int(ids.max(initial=-1)) + 1
+    encoded = _labels.encode(Y, np.arange(num_classes))
+    matrix = sparse.csr_array(X)
+    if encoded.unknown.any():
+        raise ValueError("Y has negative class ids, but ids start at 0")
+    _native.write_examples(path, _features.rows(matrix), encoded.labels, packed)
+
+
+def make_classification(
+    classes: int = 1000,
+    *,
+    features: int = 2000,
+    train: int = 10_000,
+    test: int = 1000,
+    labels_per_example: float = 1.5,
+    features_per_example: float = 20.0,
+    label_skew: float = 0.6,
+    noise: float = 0.1,
+    classes_per_cluster: int = 32,
+    random_state: int = 1,
+) -> tuple[Dataset, Dataset]:
+    """Generates a training and a test set with hard negatives.
+
+    Classes stand in clusters whose members share most features. The best
+    possible P@1 is about `1 - noise`. `label_skew` is 0 for classes that are
+    equally frequent, and makes a steeper power law towards 1.
+
+    >>> train, test = make_classification(50, features=100, train=200, test=20)
+    >>> train.X.shape, test.Y.shape
+    ((200, 100), (20, 50))
+    """
+    made = _native.generate_examples(
+        classes=classes,
+        features=features,
+        train=train,
+        test=test,
+        labels_per_example=labels_per_example,
+        features_per_example=features_per_example,
+        label_skew=label_skew,
+        noise=noise,
+        classes_per_cluster=classes_per_cluster,
+        seed=random_state,
+    )
+    return _dataset(made[0]), _dataset(made[1])
+
+
+def misspelt_cities(
+    per_city: int = 10, *, cities: int | None = None, random_state: int = 1
+) -> tuple[list[str], list[str]]:
+    """Misspelt names of cities, and what they should have been.
+
+    >>> texts, names = misspelt_cities(2, cities=2)
+    >>> len(texts), sorted(set(names))
+    (4, ['Abidjan', 'Accra'])
+    """
+    chance = random.Random(random_state)
+    names = [city for city in CITIES[:cities] for _ in range(per_city)]
+    return [_misspell(name, chance) for name in names], names
+
+
+def _misspell(name: str, chance: random.Random) -> str:
+    """One or two letters lost, doubled, swapped or replaced."""
+    letters = list(name)
+    for _ in range(chance.choice([1, 1, 2])):
+        place = chance.randrange(len(letters) - 1)
+        match chance.randrange(4):
+            case 0 if len(letters) > 3:
+                del letters[place]
+            case 1:
+                letters.insert(place, letters[place])
+            case 2:
+                letters[place], letters[place + 1] = letters[place + 1], letters[place]
+            case _:
+                letters[place] = chance.choice("abcdefghijklmnopqrstuvwxyz")
+    return "".join(letters)

@@ -1,0 +1,498 @@
+"""The classifier, with scikit-learn's manners."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from lookalike import _features, _labels, _native
+from lookalike._progress import InterruptedTraining, Progress
+from lookalike._settings import merged, training_settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from lookalike._native import Features, RunOptions
+
+_ESTIMATOR_FILE = "estimator.json"
+_TRAINING_FILE = "training.safetensors"
+_MATRIX_ELEMENTS_MAX = 1 << 31
+
+
+class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A softmax classifier for 10^4 to 10^8 classes, trained on CPUs.
+
+    For each example only the classes that look alike are scored: its true labels
+    and the negatives that `sampler` proposes. The same data, settings and
+    `random_state` give the same bits, whatever the number of threads, in Python
+    and from the command line.
+
+    A parameter that is `None` has the default of the command line; see
+    `lookalike train --help`, or `ExtremeClassifier().settings_in_use()`.
+
+    Parameters
+    ----------
+    sampler
+        Who proposes negatives: `lsh-embedding`, `lsh-label`, `mixed`, `full`,
+        `top-k`, `log-uniform`, `frequency`, `uniform` or `nce`.
+    hidden
+        Width of the hidden layer, or of several.
+    epochs, batch, lr
+        Passes over the data, examples a step, learning rate.
+    budget
+        Negatives an example.
+    random_state
+        The seed. `None` is a fixed seed too: nothing is ever random by the clock.
+    preset
+        Settings to start from, such as `"paper"` or `"amazon-670k"`.
+    settings
+        All other settings by the names they have in the command line's
+        configuration file, for example `{"lsh": {"k": 5}, "lr-schedule": "linear"}`.
+    text
+        How texts become features, for example `{"characters": {"min": 3, "max": 5}}`.
+    threads
+        Threads to use; `None` for all cores.
+    verbose
+        Whether to show a progress bar; `None` shows it in terminals and notebooks.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The classes, sorted.
+    history_ : list of dict
+        Loss and metrics, an entry an epoch. Metrics are shares of one.
+    n_features_in_ : int
+        The number of features.
+
+    Examples
+    --------
+    >>> from lookalike import ExtremeClassifier
+    >>> texts = ["red apple", "green apple", "red brick", "grey brick"] * 5
+    >>> labels = [["apple", "red"], ["apple"], ["brick", "red"], ["brick"]] * 5
+    >>> model = ExtremeClassifier(epochs=40, lr=0.01, random_state=3).fit(texts, labels)
+    >>> model.classes_.tolist()
+    ['apple', 'brick', 'red']
+    >>> sorted(model.predict(["red apple"], k=2)[0].tolist())
+    ['apple', 'red']
+    >>> model.score(texts, labels)
+    1.0
+    """
+
+    classes_: NDArray[Any]
+    history_: list[dict[str, Any]]
+    n_features_in_: int
+    _model: _native.Model
+    _vectoriser: _native.Vectoriser | None
+
+    def __init__(
+        self,
+        sampler: str | None = None,
+        *,
+        hidden: int | Sequence[int] | None = None,
+        epochs: int | None = None,
+        batch: int | None = None,
+        lr: float | None = None,
+        budget: int | None = None,
+        random_state: int | None = None,
+        preset: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        text: Mapping[str, Any] | None = None,
+        threads: int | None = None,
+        verbose: bool | None = None,
+    ) -> None:
+        self.sampler = sampler
+        self.hidden = hidden
+        self.epochs = epochs
+        self.batch = batch
+        self.lr = lr
+        self.budget = budget
+        self.random_state = random_state
+        self.preset = preset
+        self.settings = settings
+        self.text = text
+        self.threads = threads
+        self.verbose = verbose
+
+    # Settings
+
+    def settings_in_use(self) -> dict[str, Any]:
+        """All settings of training: defaults, preset, and what was given.
+
+        >>> ExtremeClassifier("lsh-label", hidden=64).settings_in_use()["hidden"]
+        [64]
+        """
+        given = {
+            "sampler": self.sampler,
+            "hidden": self.hidden,
+            "epochs": self.epochs,
+            "batch": self.batch,
+            "lr": self.lr,
+            "budget": self.budget,
+            "seed": self.random_state,
+        }
+        return training_settings(self.preset, self.settings, given)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.string = True
+        return tags
+
+    # Training
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        eval_set: tuple[Any, Any] | None = None,
+        eval_every: int = 1,
+        patience: int | None = None,
+        time_limit: float | None = None,
+        k: Sequence[int] = (1, 3, 5),
+    ) -> Self:
+        """Trains a new model.
+
+        Ctrl-C ends the training and keeps the model trained so far, with an
+        `InterruptedTraining` warning.
+
+        Parameters
+        ----------
+        X
+            A sparse matrix (of float32 in CSR form: not copied), a NumPy array,
+            or a list of texts.
+        y
+            A sparse matrix or a two-dimensional array with a column a class, a
+            list of lists of ids or names, or a label an example.
+        eval_set
+            `(X, y)` to measure on every `eval_every` epochs; see `history_`.
+        patience
+            Stop after so many evaluations without a better P@k (the smallest
+            k), and keep the best model.
+        time_limit
+            Stop after so many seconds of training.
+        k
+            The k of P@k, nDCG@k and the others.
+        """
+        self._forget()
+        self._train(X, y, None, (eval_set, eval_every, patience, time_limit, k))
+        return self
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+        """Trains for one pass over some examples; the next call goes on.
+
+        The first call has to know all `classes`, unless `y` is a matrix with a
+        column a class. Texts get their features from the first call's texts.
+        The learning rate stays: a schedule needs an end to fall towards.
+        Hash tables are built anew in each call, so give it many examples.
+
+        >>> model = ExtremeClassifier(lr=0.01, settings={"normalise": "none"})
+        >>> for _ in range(30):
+        ...     model = model.partial_fit([[0.0, 1.0], [1.0, 0.0]] * 8, [3, 7] * 8, classes=[3, 7, 9])
+        >>> model.predict([[0.0, 2.0]]).tolist()
+        [3]
+        """
+        settings = {**self.settings_in_use(), "lr-schedule": "constant"}
+        if not self.__sklearn_is_fitted__():
+            if classes is None and not _labels.is_matrix(_labels.as_array(y)):
+                raise ValueError("the first call of partial_fit needs classes: all labels there will be")
+            self._train(X, y, classes, None, settings={**settings, "epochs": 1})
+            return self
+        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+            raise ValueError(f"classes={classes!r} differ from those of the first call of partial_fit")
+        features = self._features(X, reset=False)
+        labels = self._known_labels(y, len(features[0]) - 1)
+        progress = Progress(self.verbose)
+        try:
+            outcome = self._model.resume(
+                features, labels, json.dumps(settings), self._options(progress, None)
+            )
+        finally:
+            self.history_ = [*self.history_, *progress.close()]
+        self._warn_if_interrupted(outcome)
+        return self
+
+    def _train(
+        self,
+        X: Any,
+        y: Any,
+        classes: Any,
+        watching: tuple[tuple[Any, Any] | None, int, int | None, float | None, Sequence[int]] | None,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
+            )
+        y = _labels.as_array(y)
+        settings = self.settings_in_use() if settings is None else settings
+        features = self._features(X, reset=True)
+        examples = len(features[0]) - 1
+        if _labels.num_examples(y) != examples:
+            raise ValueError(f"X has {examples} examples, but y has labels of {_labels.num_examples(y)}")
+        known = _labels.classes_of(y) if classes is None else np.unique(np.asarray(classes))
+        if len(known) < 2:
+            raise ValueError(
+                f"y holds {len(known)} class, but a classifier needs 2 classes or more to tell apart"
+            )
+        self.classes_ = known
+        labels = self._known_labels(y, examples)
+        progress = Progress(self.verbose)
+        try:
+            self._model, outcome = _native.Model.train(
+                features, labels, json.dumps(settings), self._options(progress, watching)
+            )
+        finally:
+            self.history_ = progress.close()
+        if self._vectoriser is not None:
+            self._model.set_text(self._vectoriser, [str(label) for label in self.classes_])
+        self._warn_if_interrupted(outcome)
+
+    def _options(self, progress: Progress, watching: Any) -> RunOptions:
+        eval_set, every, patience, time_limit, k = watching or (None, 1, None, None, (1,))
+        if patience is not None and eval_set is None:
+            raise ValueError("patience needs an eval_set to look at")
+        validation = None
+        if eval_set is not None:
+            features = self._features(eval_set[0], reset=False)
+            encoded = _labels.encode(eval_set[1], self.classes_)
+            _check_lengths(features, encoded)
+            validation = (features, *encoded)
+        return {
+            "threads": self.threads,
+            "callback": progress,
+            "validation": validation,
+            "every_epochs": every,
+            "metrics": json.dumps(merged(json.loads(_native.metric_settings()), {"k": list(k)})),
+            "patience": patience,
+            "time_limit": time_limit,
+        }
+
+    def _warn_if_interrupted(self, outcome: str) -> None:
+        if outcome == "interrupted":
+            done = self.history_[-1]["step"] if self.history_ else 0
+            warnings.warn(
+                InterruptedTraining(f"training was interrupted; the model of step {done} was kept"),
+                stacklevel=4,
+            )
+
+    def _forget(self) -> None:
+        for name in ("_model", "_vectoriser", "classes_", "history_", "n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+
+    # Input
+
+    def _features(self, X: Any, reset: bool) -> Features:
+        texts = _features.as_texts(X)
+        vectoriser = None if reset else self._vectoriser
+        if texts is not None and reset:
+            options = json.dumps(merged(json.loads(_native.text_settings()), self.text))
+            self._vectoriser, features = _native.Vectoriser.fit(texts, options, self.threads)
+            self.n_features_in_ = features[3]
+            return features
+        if texts is not None:
+            if vectoriser is None:
+                raise ValueError("X holds texts, but the model was trained on a matrix of features")
+            return vectoriser.transform(texts, self.threads)
+        if reset:
+            self._vectoriser = None
+        matrix = validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=np.float32, ensure_min_samples=1
+        )
+        return _features.rows(matrix)
+
+    def _known_labels(self, y: Any, examples: int) -> _native.Labels:
+        encoded = _labels.encode(y, self.classes_)
+        if len(encoded.unknown) != examples:
+            raise ValueError(f"X has {examples} examples, but y has labels of {len(encoded.unknown)}")
+        if encoded.unknown.any():
+            example = int(np.flatnonzero(encoded.unknown)[0])
+            raise ValueError(f"example {example} of y has a label that is not among the classes")
+        return encoded.labels
+
+    # Prediction
+
+    def top_k(self, X: Any, k: int = 5) -> tuple[NDArray[Any], NDArray[np.float32]]:
+        """The best `k` classes of each example, best first, and their probabilities.
+
+        >>> model = ExtremeClassifier(epochs=40, lr=0.01).fit(["a cat", "a dog"] * 9, ["cat", "dog"] * 9)
+        >>> classes, probabilities = model.top_k(["cat"], k=2)
+        >>> classes.tolist(), bool(probabilities[0, 0] > 0.5)
+        ([['cat', 'dog']], True)
+        """
+        check_is_fitted(self)
+        ids, probabilities = self._model.predict(self._features(X, reset=False), k, True, self.threads)
+        return self.classes_[ids], probabilities
+
+    def predict(self, X: Any, k: int | None = None) -> NDArray[Any]:
+        """The best class of each example, or with `k` the best `k`, a row an example."""
+        check_is_fitted(self)
+        features = self._features(X, reset=False)
+        ids, _ = self._model.predict(features, 1 if k is None else k, False, self.threads)
+        classes: NDArray[Any] = self.classes_[ids]
+        return classes[:, 0] if k is None else classes
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """The probability of every class. For many classes use `top_k`."""
+        check_is_fitted(self)
+        features = self._features(X, reset=False)
+        self._check_size(features, len(self.classes_))
+        ids, found = self._model.predict(features, len(self.classes_), True, self.threads)
+        probabilities = np.zeros(ids.shape)
+        np.put_along_axis(probabilities, ids, found.astype(np.float64), axis=1)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        return probabilities
+
+    def decision_function(self, X: Any, classes: Any = None) -> NDArray[np.float32]:
+        """Scores (logits) of chosen classes, or of all: a column a class.
+
+        As in scikit-learn, two classes in all have one column: how much the
+        second one scores above the first.
+
+        >>> model = ExtremeClassifier(epochs=40, lr=0.01).fit(["a cat", "a dog"] * 9, ["cat", "dog"] * 9)
+        >>> model.decision_function(["cat", "dog"], classes=["dog"]).shape
+        (2, 1)
+        """
+        check_is_fitted(self)
+        features = self._features(X, reset=False)
+        if classes is None:
+            ids = np.arange(len(self.classes_))
+        else:
+            wanted = np.asarray(classes)
+            ids = np.searchsorted(self.classes_, wanted).clip(max=len(self.classes_) - 1)
+            if not np.array_equal(self.classes_[ids], wanted):
+                unknown = wanted[self.classes_[ids] != wanted]
+                raise ValueError(f"{unknown[0]!r} is none of the classes that the model was trained with")
+        self._check_size(features, len(ids))
+        vectors, bias = self._model.class_vectors(ids)
+        scores: NDArray[np.float32] = self._model.embed(features, self.threads) @ vectors.T + bias
+        return scores[:, 1] - scores[:, 0] if classes is None and len(ids) == 2 else scores
+
+    def embed(self, X: Any) -> NDArray[np.float32]:
+        """The hidden activation of each example: what class vectors are compared with."""
+        check_is_fitted(self)
+        return self._model.embed(self._features(X, reset=False), self.threads)
+
+    def evaluate(self, X: Any, y: Any, k: Sequence[int] = (1, 3, 5), **options: Any) -> dict[str, float]:
+        """All metrics at each `k`, as shares of one: exact, over all classes.
+
+        `options` are `propensity_a`, `propensity_b` and `tail_examples_max`.
+        Labels that the model does not know count as never found.
+        """
+        check_is_fitted(self)
+        features = self._features(X, reset=False)
+        encoded = _labels.encode(y, self.classes_)
+        _check_lengths(features, encoded)
+        settings = json.dumps(merged(json.loads(_native.metric_settings()), {"k": list(k), **options}))
+        found = self._model.evaluate(features, encoded.labels, encoded.unknown, settings, self.threads)
+        return {name: value for name, value in found.items() if value is not None}
+
+    def score(self, X: Any, y: Any) -> float:
+        """The share of examples whose best class is one of their labels (P@1)."""
+        return self.evaluate(X, y, k=(1,)).get("P@1", float("nan"))
+
+    def _check_size(self, features: Features, columns: int) -> None:
+        if (len(features[0]) - 1) * columns > _MATRIX_ELEMENTS_MAX:
+            raise ValueError(
+                f"{len(features[0]) - 1} examples × {columns} classes are too many for one matrix: "
+                "use top_k, or name the classes you need in decision_function"
+            )
+
+    # Weights and files
+
+    def to_numpy(self) -> dict[str, NDArray[np.float32]]:
+        """Copies of all parameters, by the names they have in `model.safetensors`.
+
+        `input.weight` is features × hidden, `output.weight` classes × hidden.
+        """
+        check_is_fitted(self)
+        return self._model.tensors()
+
+    def save(self, directory: str | PathLike[str], *, with_training_state: bool = True) -> None:
+        """Writes a model directory, which the command line can use too.
+
+        Without the training state it is a third of the size, and `partial_fit`
+        starts with a fresh optimizer.
+        """
+        check_is_fitted(self)
+        own = {
+            "parameters": self.get_params(),
+            "classes": self.classes_.tolist(),
+            "classes_dtype": self.classes_.dtype.str,
+            "history": self.history_,
+        }
+        try:
+            text = json.dumps(own)
+        except TypeError as error:
+            raise TypeError(f"labels or parameters can't be saved: {error}") from None
+        self._model.save(directory, with_training_state)
+        (Path(directory) / _ESTIMATOR_FILE).write_text(text, encoding="utf-8")
+
+    @classmethod
+    def load(cls, directory: str | PathLike[str]) -> Self:
+        """Reads a model directory, written by `save` or by the command line."""
+        folder = Path(directory)
+        model = _native.Model.load(folder, (folder / _TRAINING_FILE).exists())
+        described = json.loads(model.describe())
+        own = folder / _ESTIMATOR_FILE
+        if own.exists():
+            saved = json.loads(own.read_text(encoding="utf-8"))
+            estimator = cls(**saved["parameters"])
+            estimator.classes_ = np.array(saved["classes"], dtype=saved["classes_dtype"])
+            estimator.history_ = saved["history"]
+        else:
+            estimator = cls(settings=described["training"])
+            names = model.class_names()
+            count = described["network"]["num-classes"]
+            estimator.classes_ = np.arange(count) if names is None else np.array(names)
+            estimator.history_ = []
+        estimator._model = model
+        estimator._vectoriser = model.vectoriser()
+        estimator.n_features_in_ = described["network"]["num-features"]
+        return estimator
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "_model" in self.__dict__
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "_model" in state:
+            state["_model"] = _to_files(state["_model"])
+            state.pop("_vectoriser")
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        if "_model" in state:
+            state["_model"] = _from_files(state["_model"])
+            state["_vectoriser"] = state["_model"].vectoriser()
+        super().__setstate__(state)
+
+
+def _check_lengths(features: Features, encoded: _labels.Encoded) -> None:
+    if len(features[0]) - 1 != len(encoded.unknown):
+        raise ValueError(f"X has {len(features[0]) - 1} examples, but y has labels of {len(encoded.unknown)}")
+
+
+def _to_files(model: _native.Model) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory() as folder:
+        directory = Path(folder) / "model"
+        model.save(directory, True)
+        return {file.name: file.read_bytes() for file in directory.iterdir()}
+
+
+def _from_files(files: dict[str, bytes]) -> _native.Model:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            (Path(folder) / name).write_bytes(content)
+        return _native.Model.load(folder, _TRAINING_FILE in files)

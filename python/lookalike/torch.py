@@ -1,0 +1,322 @@
+"""Sampled softmax for PyTorch: a huge output layer, trained in sub-linear time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from lookalike import _native
+from lookalike._settings import training_settings
+
+__all__ = ["SampledSoftmaxLoss", "SampledSoftmaxOutput"]
+
+# Scores that `topk` and an exact loss keep at a time.
+_CHUNK_ELEMENTS = 1 << 24
+# A product with all classes of the batch is the faster way while they are at
+# most this many times the candidates of an example.
+_SHARED_RATIO_MAX = 8
+
+
+class SampledSoftmaxOutput(NamedTuple):
+    """What `SampledSoftmaxLoss` gives."""
+
+    output: Tensor
+    """The log-probability of each example's target."""
+    loss: Tensor
+    """Its negative mean."""
+
+
+class SampledSoftmaxLoss(nn.Module):
+    """The output layer of a classifier with its cross-entropy, by sampled softmax.
+
+    In training, each example's target is scored against some `budget` negatives
+    that `sampler` proposes; the gradients of `weight` and `bias` are sparse, so
+    that with `torch.optim.SparseAdam` a step costs the same whatever the number
+    of classes. In evaluation the loss is exact, over all classes.
+
+    Parameters
+    ----------
+    num_classes, dim
+        Classes, and the width of the input.
+    sampler
+        `lsh-embedding`, `lsh-label`, `mixed`, `log-uniform`, `frequency`,
+        `uniform`; or `top-k` and `full`, which score every class.
+    budget
+        Negatives an example. `None`: 2% of the classes, within 100 and 1,000.
+    bias
+        Whether classes have a bias.
+    log_q
+        Whether scores are corrected by the logarithm of the chance to be
+        proposed. `None`: as each sampler is usually run; the paper's two are not.
+    class_counts
+        How often each class occurs, for `frequency` and `log-uniform`. Without,
+        `log-uniform` takes classes to be sorted by falling frequency.
+    settings
+        Other settings, as for `ExtremeClassifier`: `{"lsh": {"k": 4, "l": 50}}`.
+    seed
+        Draws hash functions and negatives.
+    threads
+        Threads to propose negatives with; `None` for all cores.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from lookalike.torch import SampledSoftmaxLoss
+    >>> _ = torch.manual_seed(0)
+    >>> head = SampledSoftmaxLoss(num_classes=1000, dim=16, sampler="uniform", budget=50)
+    >>> optimizer = torch.optim.SparseAdam(list(head.parameters()), lr=0.01)
+    >>> hidden, target = torch.randn(8, 16), torch.arange(8)
+    >>> for _ in range(50):
+    ...     optimizer.zero_grad()
+    ...     loss = head(hidden, target).loss
+    ...     loss.backward()
+    ...     optimizer.step()
+    >>> head.eval().predict(hidden).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 7]
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        sampler: str = "lsh-embedding",
+        budget: int | None = None,
+        *,
+        bias: bool = True,
+        log_q: bool | None = None,
+        class_counts: ArrayLike | None = None,
+        settings: Mapping[str, Any] | None = None,
+        seed: int = 1,
+        threads: int | None = None,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if num_classes < 2 or dim < 1:
+            raise ValueError(f"num_classes={num_classes} and dim={dim}: needs 2 classes and 1 dimension")
+        self.num_classes = num_classes
+        self.dim = dim
+        self._threads = threads
+        given = {"sampler": sampler, "budget": budget, "log-q": log_q, "seed": seed}
+        self._settings = training_settings(None, settings, given)
+        self._class_counts = _counts(class_counts, num_classes)
+        self.iteration = 0
+        self.weight = nn.Parameter(torch.empty(num_classes, dim, device=device, dtype=dtype))
+        # A column, because a row a class is what sparse gradients are made of.
+        self.bias = nn.Parameter(torch.zeros(num_classes, 1, device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+        self._make_sampler()
+
+    def reset_parameters(self) -> None:
+        """Draws class vectors of about unit length, and forgets biases."""
+        nn.init.normal_(self.weight, std=self.dim**-0.5)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+    def _make_sampler(self) -> None:
+        self._sampler: _native.Sampler | None = None
+        self._log_q: Tensor | None = None
+        self._has_tables = False
+        self._snapshot: NDArray[np.float32] | None = None
+        if self.sampler not in ("full", "top-k"):
+            self._sampler = _native.Sampler(json.dumps(self._settings), self.dim, self._class_counts)
+            log_q = self._sampler.class_log_q()
+            if log_q is not None and self._sampler.corrects_log_q:
+                self._log_q = torch.from_numpy(log_q)
+
+    @property
+    def sampler(self) -> str:
+        """Who proposes negatives."""
+        return str(self._settings["sampler"])
+
+    @property
+    def budget(self) -> int:
+        """Negatives an example, at most."""
+        if self._sampler is not None:
+            return self._sampler.budget
+        wanted = self._settings["budget"]
+        return min(self.num_classes - 1, 100 if wanted is None else int(wanted))
+
+    # The loss
+
+    def forward(self, input: Tensor, target: Tensor) -> SampledSoftmaxOutput:
+        """The loss of a batch: `input` has a row an example, `target` its class."""
+        self._check(input, target)
+        if not self.training:
+            output = self._exact(input, target)
+        elif self.sampler == "full":
+            output = self.log_prob(input).gather(1, target.unsqueeze(1)).squeeze(1)
+        else:
+            output = self._sampled(input, target)
+            self.iteration += 1
+        return SampledSoftmaxOutput(output, -output.mean())
+
+    def _check(self, input: Tensor, target: Tensor) -> None:
+        if input.dim() != 2 or input.shape[1] != self.dim:
+            raise ValueError(f"input must be examples × {self.dim}, but is {tuple(input.shape)}")
+        if target.shape != input.shape[:1]:
+            raise ValueError(f"target must have {input.shape[0]} elements, but is {tuple(target.shape)}")
+        if target.is_floating_point() or target.dtype == torch.bool:
+            raise TypeError(f"target must hold class numbers, but is of {target.dtype}")
+        if target.numel() > 0 and (int(target.min()) < 0 or int(target.max()) >= self.num_classes):
+            raise ValueError(f"target holds classes beyond 0 to {self.num_classes - 1}")
+
+    def _sampled(self, input: Tensor, target: Tensor) -> Tensor:
+        if self._sampler is None:
+            classes, places, is_candidate, log_q = self._highest(input, target)
+        else:
+            classes, places, is_candidate, log_q = self._propose(self._sampler, input, target)
+        scores = self._scores(input, classes, places)
+        if log_q is not None:
+            scores = scores - log_q
+        scores = scores.masked_fill(~is_candidate, -torch.inf)
+        return scores[:, 0] - scores.logsumexp(dim=1)
+
+    def _propose(
+        self, sampler: _native.Sampler, input: Tensor, target: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """The batch's classes; each example's candidates among them, its target first."""
+        device = self.weight.device
+        if sampler.is_due(self.iteration) or (sampler.uses_tables and not self._has_tables):
+            self.refresh()
+        labels = target.detach().cpu().numpy().astype(np.int32)
+        offsets = np.arange(len(labels) + 1, dtype=np.int64)
+        embeddings = np.ascontiguousarray(input.detach().cpu().float().numpy())
+        proposal = sampler.propose(
+            self.iteration, embeddings, (offsets, labels, self.num_classes), self._vectors(), self._threads
+        )
+        classes, places, counts, drawn_log_q = (torch.from_numpy(part) for part in proposal)
+        number = torch.arange(places.shape[1])
+        is_candidate = number < counts.sum(dim=1, keepdim=True)
+        log_q = None
+        if self._log_q is not None:
+            log_q = self._log_q[classes][places]
+        elif sampler.corrects_log_q:
+            is_drawn = number >= counts[:, :2].sum(dim=1, keepdim=True)
+            log_q = torch.where(is_drawn, drawn_log_q.unsqueeze(1), 0.0)
+        on = (part.to(device) for part in (classes, places, is_candidate))
+        return (*on, None if log_q is None else log_q.to(device))  # type: ignore[return-value]
+
+    def _highest(self, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        """The candidates of `top-k`."""
+        _, best = self.topk(input.detach(), min(self.budget + 1, self.num_classes))
+        # The target takes the place of itself, or of the last.
+        is_target = best == target.unsqueeze(1)
+        is_target[:, -1] |= ~is_target.any(dim=1)
+        negatives = best[~is_target].view(len(best), -1)
+        candidates = torch.cat([target.unsqueeze(1), negatives], dim=1)
+        classes, places = torch.unique(candidates, return_inverse=True)
+        return classes, places, torch.ones_like(places, dtype=torch.bool), None
+
+    def _scores(self, input: Tensor, classes: Tensor, places: Tensor) -> Tensor:
+        rows = functional.embedding(classes, self.weight, sparse=True)
+        if len(classes) <= _SHARED_RATIO_MAX * places.shape[1]:
+            scores = (input @ rows.T).gather(1, places)
+        else:
+            scores = torch.bmm(functional.embedding(places, rows), input.unsqueeze(2)).squeeze(2)
+        if self.bias is not None:
+            bias = functional.embedding(classes, self.bias, sparse=True)
+            scores = scores + functional.embedding(places, bias).squeeze(2)
+        return scores
+
+    def _exact(self, input: Tensor, target: Tensor) -> Tensor:
+        total = torch.full(input.shape[:1], -torch.inf, dtype=input.dtype, device=input.device)
+        for start, stop in self._chunks(len(input)):
+            total = torch.logaddexp(total, self._all_scores(input, start, stop).logsumexp(dim=1))
+        scores = (input * self.weight[target]).sum(dim=1)
+        if self.bias is not None:
+            scores = scores + self.bias[target, 0]
+        return scores - total
+
+    # The hash tables
+
+    def refresh(self) -> None:
+        """Hashes the class vectors again. Training does so on schedule."""
+        if self._sampler is not None and self._sampler.uses_tables:
+            self._snapshot = None if self._is_live() else self._copied()
+            self._sampler.refresh(self._vectors(), None, self._threads)
+            self._has_tables = True
+
+    def _is_live(self) -> bool:
+        """Whether NumPy can look at the class vectors where they lie."""
+        weight = self.weight
+        return weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.is_contiguous()
+
+    def _copied(self) -> NDArray[np.float32]:
+        return np.ascontiguousarray(self.weight.detach().cpu().float().numpy())
+
+    def _vectors(self) -> NDArray[np.float32]:
+        if self._is_live():
+            return self.weight.detach().numpy()
+        if self._snapshot is None:
+            # Never read by samplers without tables, so never filled by the system.
+            uses_tables = self._sampler is not None and self._sampler.uses_tables
+            shape = (self.num_classes, self.dim)
+            self._snapshot = self._copied() if uses_tables else np.zeros(shape, np.float32)
+        return self._snapshot
+
+    # All classes
+
+    def _all_scores(self, input: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
+        bias = None if self.bias is None else self.bias[start:stop, 0]
+        return functional.linear(input, self.weight[start:stop], bias)
+
+    def _chunks(self, examples: int) -> list[tuple[int, int]]:
+        size = max(_CHUNK_ELEMENTS // max(examples, 1), 1024)
+        starts = range(0, self.num_classes, size)
+        return [(start, min(start + size, self.num_classes)) for start in starts]
+
+    def log_prob(self, input: Tensor) -> Tensor:
+        """Log-probabilities of all classes, examples × classes."""
+        return functional.log_softmax(self._all_scores(input), dim=1)
+
+    @torch.no_grad()
+    def topk(self, input: Tensor, k: int) -> tuple[Tensor, Tensor]:
+        """Scores and numbers of the best `k` classes of each example, best first."""
+        if not 1 <= k <= self.num_classes:
+            raise ValueError(f"k is {k}, but must be from 1 to {self.num_classes}")
+        best_scores = input.new_empty(len(input), 0)
+        best = torch.empty(len(input), 0, dtype=torch.long, device=input.device)
+        for start, stop in self._chunks(len(input)):
+            scores, classes = self._all_scores(input, start, stop).topk(min(k, stop - start), dim=1)
+            best_scores = torch.cat([best_scores, scores], dim=1)
+            best = torch.cat([best, classes + start], dim=1)
+            best_scores, kept = best_scores.topk(min(k, best_scores.shape[1]), dim=1)
+            best = best.gather(1, kept)
+        return best_scores, best
+
+    def predict(self, input: Tensor) -> Tensor:
+        """The best class of each example."""
+        return self.topk(input, 1)[1].squeeze(1)
+
+    # State
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """Settings with the tables' seed, and how many steps were made."""
+        return {"settings": json.dumps(self._settings), "iteration": self.iteration}
+
+    def set_extra_state(self, state: Any) -> None:
+        """Goes on where the state was taken; the tables are built at the next step."""
+        self._settings = json.loads(state["settings"])
+        self.iteration = int(state["iteration"])
+        self._make_sampler()
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"{self.num_classes}, {self.dim}, sampler={self.sampler!r}, budget={self.budget}"
+
+
+def _counts(class_counts: ArrayLike | None, num_classes: int) -> NDArray[np.uint32]:
+    if class_counts is None:
+        return np.zeros(num_classes, np.uint32)
+    counts = np.asarray(class_counts)
+    if counts.shape != (num_classes,) or (counts < 0).any():
+        raise ValueError(f"class_counts must hold {num_classes} counts, 0 or more")
+    return np.ascontiguousarray(counts, np.uint32)

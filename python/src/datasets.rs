@@ -1,0 +1,102 @@
+//! Files of examples, and generated ones.
+
+use std::path::PathBuf;
+
+use lookalike::data::synth::{SynthOptions, synth};
+use lookalike::data::{Dataset, ReadOptions, Source, write_packed, write_text};
+use pyo3::prelude::*;
+
+use crate::arrays::{Features, Labels, OwnedFeatures, OwnedLabels, into_arrays};
+use crate::error;
+use crate::pool::pool;
+
+/// Features and labels of a data set.
+type Arrays<'py> = (OwnedFeatures<'py>, OwnedLabels<'py>);
+
+/// Reads a file, text or packed, plain or compressed. Also gives what was left
+/// out or worth a word.
+#[pyfunction]
+pub(crate) fn read_examples<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    num_features: Option<usize>,
+    num_classes: Option<usize>,
+    skip_bad_rows: bool,
+) -> PyResult<(Arrays<'py>, Vec<String>)> {
+    let options = ReadOptions { skip_bad_rows, num_features, num_classes };
+    let pool = pool(py, None)?;
+    let loaded = py.detach(|| {
+        pool.install(|| {
+            let (source, report) = Source::load(&path, &options)?;
+            let data = match source {
+                Source::Parsed(data) => data,
+                Source::Packed(packed) => {
+                    Dataset::select(packed.view(), &(0..packed.view().len()).collect::<Vec<_>>())
+                }
+            };
+            Ok((data, report))
+        })
+    });
+    let (data, report) = loaded.map_err(|e| error::data(&e))?;
+    let mut notes = report.notes;
+    if report.bad_rows > 0 {
+        let first: Vec<String> = report.first_errors.iter().map(ToString::to_string).collect();
+        notes.push(format!("{} bad rows left out, the first: {}", report.bad_rows, first.join("; ")));
+    }
+    Ok((into_arrays(py, data), notes))
+}
+
+/// Writes a file of examples: packed, or as text.
+#[pyfunction]
+pub(crate) fn write_examples(
+    py: Python<'_>,
+    path: PathBuf,
+    features: Features<'_>,
+    labels: Labels<'_>,
+    packed: bool,
+) -> PyResult<()> {
+    let pool = pool(py, None)?;
+    let examples = features.examples(py, labels.slices()?, &pool)?;
+    let written = py.detach(|| {
+        pool.install(|| if packed { write_packed(&path, examples) } else { write_text(&path, examples) })
+    });
+    written.map_err(|e| error::data(&e))
+}
+
+/// Generates a training and a test set: see the library's `synth`.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python function")]
+#[pyo3(signature = (
+    *, classes, features, train, test, labels_per_example, features_per_example, label_skew, noise,
+    classes_per_cluster, seed
+))]
+pub(crate) fn generate_examples(
+    py: Python<'_>,
+    classes: usize,
+    features: usize,
+    train: usize,
+    test: usize,
+    labels_per_example: f64,
+    features_per_example: f64,
+    label_skew: f64,
+    noise: f64,
+    classes_per_cluster: usize,
+    seed: u64,
+) -> PyResult<(Arrays<'_>, Arrays<'_>)> {
+    let options = SynthOptions {
+        classes,
+        features,
+        train,
+        test,
+        labels_per_example,
+        features_per_example,
+        label_skew,
+        noise,
+        classes_per_cluster,
+        seed,
+    };
+    let pool = pool(py, None)?;
+    let made = py.detach(|| pool.install(|| synth(&options)));
+    let (train, test) = made.map_err(|e| error::data(&e))?;
+    Ok((into_arrays(py, train), into_arrays(py, test)))
+}

@@ -1,0 +1,258 @@
+"""The estimator does what scikit-learn's users expect of it."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+
+from lookalike import ExtremeClassifier, datasets
+
+# Enough to learn, little enough to be quick; the sampler does not matter here.
+QUICK = {"sampler": "uniform", "hidden": 32, "epochs": 6, "batch": 64, "lr": 0.01, "random_state": 5}
+
+
+@pytest.fixture(scope="module")
+def fitted(generated):
+    train, _ = generated
+    return ExtremeClassifier(**QUICK).fit(train.X, train.Y)
+
+
+@pytest.mark.parametrize(
+    "sampler", ["lsh-embedding", "lsh-label", "mixed", "full", "top-k", "log-uniform", "nce"]
+)
+def test_every_sampler_learns(generated, sampler):
+    train, test = generated
+    model = ExtremeClassifier(**{**QUICK, "sampler": sampler, "budget": 40}).fit(train.X, train.Y)
+    assert model.score(test.X, test.Y) > 0.3, model.history_  # by chance: 0.005
+
+
+def test_all_forms_of_features_give_the_same_model(generated):
+    train, test = generated
+    dense = train.X.toarray()
+    forms = [
+        train.X,
+        sparse.csr_matrix(train.X),
+        train.X.tocsc(),
+        train.X.tocoo(),
+        dense,
+        dense.astype(np.float64),
+        np.asfortranarray(dense),
+    ]
+    models = [ExtremeClassifier(**QUICK).set_params(epochs=1).fit(form, train.Y) for form in forms]
+    first = models[0].to_numpy()["output.weight"]
+    for model in models[1:]:
+        np.testing.assert_array_equal(first, model.to_numpy()["output.weight"])
+    np.testing.assert_array_equal(models[0].predict(test.X), models[0].predict(test.X.toarray()))
+
+
+def test_all_forms_of_labels_give_the_same_model(generated):
+    train, _ = generated
+    lists = [row.indices.tolist() for row in (train.Y[[i]] for i in range(train.Y.shape[0]))]
+    columns = train.Y.shape[1]
+    used = np.unique(np.concatenate(lists))
+    assert len(used) == columns, "all classes occur, so that lists and matrices know the same ones"
+    names = [[f"class {label:03}" for label in labels] for labels in lists]
+    forms = [
+        train.Y,
+        sparse.csr_matrix(train.Y).astype(bool),
+        train.Y.toarray(),
+        lists,
+        [tuple(reversed(labels)) + tuple(labels) for labels in lists],
+        [set(labels) for labels in lists],
+        [np.array(labels) for labels in lists],
+        names,
+    ]
+    models = [ExtremeClassifier(**QUICK).set_params(epochs=1).fit(train.X, form) for form in forms]
+    first = models[0].to_numpy()["output.weight"]
+    for model in models[1:]:
+        np.testing.assert_array_equal(first, model.to_numpy()["output.weight"])
+    assert models[-1].classes_[7] == "class 007"
+    assert models[-1].predict(train.X[:3]).tolist() == [
+        f"class {i:03}" for i in models[0].predict(train.X[:3])
+    ]
+
+
+def test_labels_keep_their_type():
+    X = np.eye(4)[[0, 1, 2, 3] * 8]
+    for labels in ([10, 20, 30, 40], ["a", "b", "c", "d"], [-1.0, 0.0, 1.0, 2.0]):
+        y = np.array(labels * 8)
+        model = ExtremeClassifier("full", epochs=60, lr=0.03).fit(X, y)
+        assert model.classes_.dtype == y.dtype
+        assert model.predict(np.eye(4)).tolist() == labels
+        assert model.score(X, y) == 1.0
+
+
+def test_texts_are_read_with_names_of_any_type():
+    texts, names = datasets.misspelt_cities(10, cities=30)
+    settings = {**QUICK, "epochs": 20, "batch": 32, "sampler": "full"}
+    by_name = ExtremeClassifier(**settings).fit(texts, names)
+    numbers = np.unique(names, return_inverse=True)[1] * 10
+    by_number = ExtremeClassifier(**settings).fit(np.array(texts), numbers)
+    assert by_name.score(texts, names) > 0.95
+    assert (
+        by_number.predict(texts).tolist()
+        == (by_name.classes_.searchsorted(by_name.predict(texts)) * 10).tolist()
+    )
+    assert by_number.classes_.tolist() == sorted(set(numbers.tolist())), "numbers stay in their order"
+    with pytest.raises(ValueError, match="X has 3 features, but ExtremeClassifier"):
+        by_name.predict(np.ones((1, 3)))
+
+
+def test_probabilities_scores_and_ranks_agree(generated, fitted):
+    _, test = generated
+    X = test.X[:50]
+    probabilities = fitted.predict_proba(X)
+    scores = fitted.decision_function(X)
+    assert probabilities.shape == scores.shape == (50, 200)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)
+    shifted = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(probabilities, shifted / shifted.sum(axis=1, keepdims=True), rtol=1e-3)
+    classes, best = fitted.top_k(X, k=5)
+    np.testing.assert_array_equal(classes, np.argsort(-probabilities, axis=1, kind="stable")[:, :5])
+    np.testing.assert_allclose(best, np.take_along_axis(probabilities, classes, axis=1), rtol=1e-4)
+    np.testing.assert_array_equal(fitted.predict(X, k=5), classes)
+    np.testing.assert_array_equal(fitted.predict(X), classes[:, 0])
+    chosen = fitted.decision_function(X, classes=[17, 3])
+    np.testing.assert_allclose(chosen, scores[:, [17, 3]], rtol=1e-5, atol=1e-5)
+    assert fitted.predict(X, k=1000).shape == (50, 200), "no more than there are"
+
+
+def test_weights_are_what_predicts(generated):
+    train, test = generated
+    settings = {"activation": "relu", "normalise": "l2"}
+    fitted = ExtremeClassifier(**QUICK, settings=settings).fit(train.X, train.Y)
+    weights = fitted.to_numpy()
+    values = test.X.toarray()
+    values /= np.linalg.norm(values, axis=1, keepdims=True).clip(1e-30)
+    hidden = np.maximum(values @ weights["input.weight"] + weights["input.bias"], 0)
+    np.testing.assert_allclose(fitted.embed(test.X), hidden, atol=1e-5)
+    scores = hidden @ weights["output.weight"].T + weights["output.bias"]
+    np.testing.assert_allclose(fitted.decision_function(test.X), scores, atol=1e-4)
+
+
+def test_evaluation_and_history_agree_with_metrics(generated):
+    train, test = generated
+    model = ExtremeClassifier(**QUICK).fit(train.X, train.Y, eval_set=(test.X, test.Y), k=[1, 2])
+    assert [entry["epoch"] for entry in model.history_] == [1, 2, 3, 4, 5, 6]
+    assert model.history_[0]["loss"] > model.history_[-1]["loss"] > 0
+    measured = model.evaluate(test.X, test.Y, k=[1, 2])
+    assert measured["P@2"] == pytest.approx(model.history_[-1]["P@2"])
+    hits = [
+        best in row.indices
+        for best, row in zip(model.predict(test.X), (test.Y[[i]] for i in range(300)), strict=True)
+    ]
+    assert model.score(test.X, test.Y) == pytest.approx(np.mean(hits))
+
+
+def test_labels_never_seen_count_as_missed():
+    X = np.eye(2)[[0, 1] * 10]
+    model = ExtremeClassifier("full", epochs=60, lr=0.03).fit(X, ["a", "b"] * 10)
+    assert model.score(np.eye(2), ["a", "zebra"]) == 0.5
+    assert model.evaluate(np.eye(2), [["a", "zebra"], ["b"]], k=[1])["recall@1"] == 0.75
+
+
+def test_patience_keeps_the_best_model(generated):
+    train, test = generated
+    model = ExtremeClassifier(**{**QUICK, "epochs": 100})
+    model.fit(train.X, train.Y, eval_set=(test.X, test.Y), patience=2, k=[1])
+    scores = [entry["P@1"] for entry in model.history_]
+    assert len(scores) < 100
+    assert model.score(test.X, test.Y) == pytest.approx(max(scores))
+
+
+def test_time_limit_ends_training(generated):
+    train, _ = generated
+    model = ExtremeClassifier(**{**QUICK, "epochs": 10_000}).fit(train.X, train.Y, time_limit=0)
+    assert model.history_[-1]["step"] == 1
+
+
+def test_partial_fit_learns_in_pieces(generated):
+    train, test = generated
+    model = ExtremeClassifier(**QUICK)
+    for _ in range(6):
+        for start in range(0, 3000, 1000):
+            model.partial_fit(train.X[start : start + 1000], train.Y[start : start + 1000])
+    assert model.score(test.X, test.Y) > 0.5
+    counts = model._model.class_counts()
+    np.testing.assert_array_equal(counts, 6 * np.bincount(train.Y.indices, minlength=200))
+    with pytest.raises(ValueError, match="call fit to start again"):
+        model.set_params(hidden=64).partial_fit(train.X, train.Y)
+    assert model.score(test.X, test.Y) > 0.5, "the model survives wrong settings"
+
+
+def test_partial_fit_from_the_start_is_fit_for_one_epoch(generated):
+    train, _ = generated
+    constant = {**QUICK, "epochs": 1, "settings": {"lr-schedule": "constant"}}
+    fitted = ExtremeClassifier(**constant).fit(train.X, train.Y).to_numpy()
+    pieces = ExtremeClassifier(**QUICK).partial_fit(train.X, train.Y).to_numpy()
+    np.testing.assert_array_equal(fitted["output.weight"], pieces["output.weight"])
+
+
+def test_partial_fit_needs_to_know_the_classes():
+    with pytest.raises(ValueError, match="needs classes"):
+        ExtremeClassifier().partial_fit([[1.0]], [0])
+    model = ExtremeClassifier("full").partial_fit([[1.0], [2.0]], ["a", "b"], classes=["a", "b", "c"])
+    with pytest.raises(ValueError, match="not among the classes"):
+        model.partial_fit([[1.0]], ["d"])
+    with pytest.raises(ValueError, match="differ"):
+        model.partial_fit([[1.0]], ["a"], classes=["a"])
+
+
+def test_pickles_copies_and_clones(generated, fitted):
+    _, test = generated
+    expected = fitted.decision_function(test.X)
+    for other in (pickle.loads(pickle.dumps(fitted)), copy.deepcopy(fitted)):
+        np.testing.assert_array_equal(other.decision_function(test.X), expected)
+    bare = clone(fitted)
+    assert bare.get_params() == fitted.get_params()
+    with pytest.raises(NotFittedError):
+        bare.predict(test.X)
+
+
+def test_a_pickle_goes_on_training_as_the_original(generated):
+    train, _ = generated
+    model = ExtremeClassifier(**QUICK).partial_fit(train.X, train.Y)
+    copied = pickle.loads(pickle.dumps(model))
+    for one in (model, copied):
+        one.partial_fit(train.X, train.Y)
+    np.testing.assert_array_equal(*(one.to_numpy()["input.weight"] for one in (model, copied)))
+
+
+def test_works_in_pipelines_searches_and_cross_validation(generated):
+    texts, names = datasets.misspelt_cities(12, cities=20)
+    settings = {"sampler": "full", "epochs": 20, "batch": 16, "lr": 0.01, "threads": 1}
+    letters = TfidfVectorizer(analyzer="char", ngram_range=(1, 2))
+    pipeline = make_pipeline(letters, ExtremeClassifier(**settings))
+    scores = cross_val_score(pipeline, texts, names, cv=3)
+    assert scores.min() > 0.6, scores
+    scores = cross_val_score(ExtremeClassifier(**settings), np.array(texts), names, cv=3)
+    assert scores.min() > 0.6, scores
+    train, _ = generated
+    search = GridSearchCV(ExtremeClassifier(**QUICK), {"epochs": [1, 6]}, cv=2).fit(train.X, train.Y)
+    assert search.best_params_ == {"epochs": 6}
+
+
+def test_settings_reach_training_and_unknown_ones_are_refused(generated):
+    train, _ = generated
+    model = ExtremeClassifier("nce", hidden=[16, 8], settings={"lsh": {"k": 3}, "lr_schedule": "linear"})
+    used = model.settings_in_use()
+    assert (used["sampler"], used["loss"], used["hidden"]) == ("log-uniform", "nce", [16, 8])
+    assert used["lsh"]["k"] == 3
+    assert used["lr-schedule"] == "linear"
+    assert model.set_params(epochs=1).fit(train.X, train.Y).to_numpy()["hidden.0.weight"].shape == (16, 8)
+    assert ExtremeClassifier(preset="wiki-325k").settings_in_use()["lsh"]["l"] == 300
+    with pytest.raises(ValueError, match="epocs"):
+        ExtremeClassifier(settings={"epocs": 3}).fit(train.X, train.Y)
+    with pytest.raises(ValueError, match="no preset"):
+        ExtremeClassifier(preset="papper").fit(train.X, train.Y)
+    with pytest.raises(ValueError, match="lsh-embeding"):
+        ExtremeClassifier("lsh-embeding").fit(train.X, train.Y)

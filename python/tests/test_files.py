@@ -1,0 +1,104 @@
+"""Model directories: Python and the command line read and write the same ones."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+
+from lookalike import ExtremeClassifier, datasets
+
+SETTINGS = {"hidden": 24, "epochs": 2, "batch": 100, "budget": 30, "random_state": 11}
+FLAGS = ["--hidden=24", "--epochs=2", "--batch=100", "--budget=30", "--seed=11"]
+
+
+def run(command, *arguments):
+    result = subprocess.run([command, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
+
+
+@pytest.mark.parametrize("sampler", ["lsh-embedding", "lsh-label", "mixed", "full", "frequency"])
+def test_the_command_line_gives_the_same_bytes(generated, command, tmp_path, sampler):
+    train, _ = generated
+    datasets.save(tmp_path / "train.txt", *train)
+    run(
+        command, "train", tmp_path / "train.txt", "--model", tmp_path / "theirs", "--sampler", sampler, *FLAGS
+    )
+    model = ExtremeClassifier(sampler, **SETTINGS, threads=1).fit(train.X, train.Y)
+    model.save(tmp_path / "ours")
+    for name in ("model.safetensors", "training.safetensors"):
+        ours, theirs = ((tmp_path / folder / name).read_bytes() for folder in ("ours", "theirs"))
+        assert ours == theirs, name
+    configs = (tmp_path / folder / "config.json" for folder in ("ours", "theirs"))
+    ours, theirs = (json.loads(config.read_text()) for config in configs)
+    assert (ours["network"], ours["training"]) == (theirs["network"], theirs["training"])
+
+
+def test_each_reads_what_the_other_wrote(generated, command, tmp_path):
+    train, test = generated
+    datasets.save(tmp_path / "train.txt", *train)
+    datasets.save(tmp_path / "test.txt", *test)
+    model = ExtremeClassifier("full", **SETTINGS).fit(train.X, train.Y)
+    model.save(tmp_path / "ours")
+    answer = json.loads(run(command, "evaluate", tmp_path / "ours", tmp_path / "test.txt", "--json"))
+    ours = model.evaluate(test.X, test.Y)
+    assert {name: answer[name] / 100 for name in ours} == pytest.approx(ours)
+    lines = run(command, "predict", tmp_path / "ours", tmp_path / "test.txt", "--top-k", 3).splitlines()
+    assert [[int(x) for x in line.split("\t")[::2]] for line in lines] == model.predict(test.X, k=3).tolist()
+
+    run(command, "train", tmp_path / "train.txt", "--model", tmp_path / "theirs", *FLAGS)
+    loaded = ExtremeClassifier.load(tmp_path / "theirs")
+    assert loaded.settings_in_use()["seed"] == 11
+    assert loaded.classes_.tolist() == list(range(200))
+    lines = run(command, "predict", tmp_path / "theirs", tmp_path / "test.txt", "--top-k", 1).splitlines()
+    assert [int(line.split("\t")[0]) for line in lines] == loaded.predict(test.X).tolist()
+    loaded.partial_fit(train.X, train.Y)
+    assert json.loads(loaded._model.describe())["progress"]["epoch"] == 3
+
+
+@pytest.mark.parametrize("with_training_state", [True, False])
+def test_a_saved_model_is_the_model(generated, tmp_path, with_training_state):
+    train, test = generated
+    model = ExtremeClassifier("uniform", **SETTINGS).fit(train.X, train.Y)
+    model.save(tmp_path / "model", with_training_state=with_training_state)
+    loaded = ExtremeClassifier.load(tmp_path / "model")
+    assert loaded.get_params() == model.get_params()
+    assert loaded.history_ == model.history_
+    assert loaded.n_features_in_ == model.n_features_in_
+    np.testing.assert_array_equal(loaded.decision_function(test.X), model.decision_function(test.X))
+    for one in (model, loaded):
+        one.partial_fit(train.X, train.Y)
+    is_same = np.array_equal(*(one.to_numpy()["output.weight"] for one in (model, loaded)))
+    assert is_same == with_training_state
+    model.save(tmp_path / "model")  # replaces what is there
+
+
+def test_a_saved_text_model_takes_texts(tmp_path):
+    texts, names = datasets.misspelt_cities(8, cities=20)
+    numbers = [names.index(name) for name in names]
+    for labels in (names, numbers):
+        model = ExtremeClassifier("full", epochs=15, lr=0.01).fit(texts, labels)
+        model.save(tmp_path / "model")
+        loaded = ExtremeClassifier.load(tmp_path / "model")
+        assert loaded.classes_.tolist() == model.classes_.tolist()
+        assert loaded.predict(texts).tolist() == model.predict(texts).tolist()
+    (tmp_path / "model" / "estimator.json").unlink()
+    assert ExtremeClassifier.load(tmp_path / "model").classes_.dtype.kind == "U", "names are in the model too"
+
+
+def test_weights_are_those_of_the_safetensors_file(generated, tmp_path):
+    train, _ = generated
+    model = ExtremeClassifier("uniform", **SETTINGS, settings={"storage": "f32"}).fit(train.X, train.Y)
+    model.save(tmp_path / "model")
+    content = (tmp_path / "model" / "model.safetensors").read_bytes()
+    header_bytes = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + header_bytes])
+    weights = model.to_numpy()
+    assert set(weights) <= set(header)
+    for name, value in weights.items():
+        start, end = (8 + header_bytes + offset for offset in header[name]["data_offsets"])
+        stored = np.frombuffer(content[start:end], np.float32).reshape(header[name]["shape"])
+        np.testing.assert_array_equal(value, stored)

@@ -1,0 +1,182 @@
+"""The PyTorch layer, against full softmax."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed; its CPU build is enough")
+
+from lookalike.torch import SampledSoftmaxLoss  # noqa: E402
+
+# Small products on many threads mostly wait for each other.
+torch.set_num_threads(1)
+
+SAMPLERS = ["lsh-embedding", "lsh-label", "mixed", "log-uniform", "frequency", "uniform", "top-k", "full"]
+
+
+def batch(examples=16, dim=12, classes=40, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(examples, dim, generator=generator, requires_grad=True)
+    return hidden, torch.randint(classes, (examples,), generator=generator)
+
+
+def exact(head, hidden, target):
+    bias = None if head.bias is None else head.bias[:, 0]
+    scores = torch.nn.functional.linear(hidden, head.weight, bias)
+    return torch.nn.functional.cross_entropy(scores, target)
+
+
+@pytest.mark.parametrize("sampler", ["mixed", "log-uniform", "frequency", "uniform", "top-k", "full"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_budget_of_all_classes_is_full_softmax(sampler, bias):
+    hidden, target = batch()
+    head = SampledSoftmaxLoss(40, 12, sampler, 40, bias=bias, class_counts=range(1, 41))
+    gradients = []
+    for loss in (head(hidden, target).loss, exact(head, hidden, target)):
+        head.zero_grad()
+        hidden.grad = None
+        loss.backward()
+        dense = [p.grad.to_dense() for p in (*head.parameters(), hidden)]
+        gradients.append([loss.detach(), *dense])
+    for sampled, full in zip(*gradients, strict=True):
+        torch.testing.assert_close(sampled, full, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("dim", [16, 13])
+def test_every_sampler_learns_with_sparse_gradients(sampler, dim):
+    torch.manual_seed(1)
+    classes = 300
+    centres = torch.randn(classes, dim)
+    head = SampledSoftmaxLoss(classes, dim, sampler, 60, class_counts=[1] * classes)
+    kind = torch.optim.Adam if sampler == "full" else torch.optim.SparseAdam
+    optimizer = kind(list(head.parameters()), lr=0.05)
+    for _ in range(120):
+        target = torch.randint(classes, (128,))
+        optimizer.zero_grad()
+        output = head(centres[target], target)
+        output.loss.backward()
+        assert head.weight.grad.is_sparse == (sampler != "full")
+        optimizer.step()
+    assert output.output.shape == (128,)
+    head.eval()
+    share = (head.predict(centres) == torch.arange(classes)).float().mean()
+    assert share > 0.9, share
+
+
+def test_the_gradient_estimates_that_of_full_softmax():
+    """The mixed sampler's estimate of the partition function is unbiased."""
+    hidden, target = batch(examples=4, classes=200)
+    losses = []
+    for seed in range(300):
+        torch.manual_seed(0)
+        head = SampledSoftmaxLoss(200, 12, "mixed", 40, seed=seed)
+        log_probability = head(hidden, target).output.detach()
+        scores = torch.nn.functional.linear(hidden, head.weight)
+        truth = scores.gather(1, target.unsqueeze(1)).squeeze(1)
+        losses.append(torch.exp(truth - log_probability) / scores.exp().sum(dim=1))
+    ratios = torch.stack(losses).detach()
+    errors = ratios.std(dim=0) / len(ratios) ** 0.5
+    assert ((ratios.mean(dim=0) - 1).abs() < 5 * errors).all(), ratios.mean(dim=0)
+
+
+@pytest.mark.parametrize("log_q", [True, False])
+def test_log_q_is_subtracted_from_targets_and_negatives(log_q):
+    hidden, target = batch(classes=1000)
+    head = SampledSoftmaxLoss(1000, 12, "log-uniform", 50, log_q=log_q)
+    expected_counts = torch.from_numpy(head._sampler.class_log_q())
+    assert expected_counts.exp().sum().item() == pytest.approx(50, rel=1e-3)
+    classes, places, is_candidate, _ = head._propose(head._sampler, hidden, target)
+    output = head(hidden, target).output
+    for i in range(len(hidden)):
+        candidates = classes[places[i][is_candidate[i]]]
+        assert candidates[0] == target[i]
+        assert len(candidates.unique()) == len(candidates) == 51
+        scores = head.weight[candidates] @ hidden[i]
+        if log_q:
+            scores = scores - expected_counts[candidates]
+        torch.testing.assert_close(output[i], scores.log_softmax(dim=0)[0])
+
+
+def test_evaluation_is_exact_whatever_the_chunks(monkeypatch):
+    hidden, target = batch(classes=3000)
+    head = SampledSoftmaxLoss(3000, 12, "uniform", 10).eval()
+    with torch.no_grad():
+        head.bias.normal_()
+    monkeypatch.setattr("lookalike.torch._CHUNK_ELEMENTS", 16)
+    output, loss = head(hidden, target)
+    torch.testing.assert_close(loss, exact(head, hidden, target))
+    log_probabilities = head.log_prob(hidden)
+    torch.testing.assert_close(output, log_probabilities.gather(1, target.unsqueeze(1)).squeeze(1))
+    torch.testing.assert_close(log_probabilities.exp().sum(dim=1), torch.ones(16))
+    scores, classes = head.topk(hidden, 7)
+    expected = log_probabilities.topk(7, dim=1)
+    assert torch.equal(classes, expected.indices)
+    assert torch.equal(head.predict(hidden), expected.indices[:, 0])
+    assert (scores[:, :-1] >= scores[:, 1:]).all()
+
+
+@pytest.mark.parametrize("sampler", ["lsh-label", "log-uniform"])
+def test_a_state_goes_on_as_the_original(sampler):
+    def step(head, optimizer, seed):
+        hidden, target = batch(classes=500, seed=seed)
+        optimizer.zero_grad()
+        head(hidden, target).loss.backward()
+        optimizer.step()
+
+    head = SampledSoftmaxLoss(500, 12, sampler, 30, seed=9, settings={"lsh": {"refresh_first": 4}})
+    optimizer = torch.optim.SparseAdam(list(head.parameters()))
+    for seed in range(8):
+        step(head, optimizer, seed)
+    other = SampledSoftmaxLoss(500, 12, sampler, 30, seed=1, settings={"lsh": {"refresh_first": 4}})
+    other.load_state_dict(head.state_dict())
+    twin = torch.optim.SparseAdam(list(other.parameters()))
+    twin.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    assert (other.iteration, other.sampler, other.budget) == (8, sampler, 30)
+    head.refresh()  # a state holds no tables: they are built anew when training goes on
+    for seed in range(8, 16):
+        step(head, optimizer, seed)
+        step(other, twin, seed)
+    assert torch.equal(head.weight, other.weight)
+
+
+def test_other_precisions_are_hashed_as_float32():
+    torch.manual_seed(0)
+    head = SampledSoftmaxLoss(200, 16, "lsh-label", 30, dtype=torch.float64)
+    hidden, target = batch(dim=16, classes=200)
+    head(hidden.double(), target).loss.backward()
+    assert head.weight.grad.dtype == torch.float64
+
+
+def test_wrong_input_is_refused():
+    head = SampledSoftmaxLoss(10, 4, "uniform", 3)
+    for hidden, target, error, message in [
+        (torch.ones(2, 5), torch.tensor([0, 1]), ValueError, "examples × 4"),
+        (torch.ones(2, 4), torch.tensor([0]), ValueError, "2 elements"),
+        (torch.ones(2, 4), torch.tensor([0, 10]), ValueError, "0 to 9"),
+        (torch.ones(2, 4), torch.tensor([0.0, 1.0]), TypeError, "float32"),
+    ]:
+        with pytest.raises(error, match=message):
+            head(hidden, target)
+    for arguments, message in [
+        ({"num_classes": 1, "dim": 4}, "2 classes"),
+        ({"num_classes": 10, "dim": 4, "sampler": "lsh"}, "lsh"),
+        ({"num_classes": 10, "dim": 4, "class_counts": [1, 2]}, "10 counts"),
+        ({"num_classes": 10, "dim": 4, "settings": {"lhs": {}}}, "lhs"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            SampledSoftmaxLoss(**arguments)
+    with pytest.raises(ValueError, match="k is 11"):
+        head.topk(torch.ones(1, 4), 11)
+
+
+def test_a_step_touches_only_its_candidates():
+    """No work grows with the classes: only rows that were proposed have a gradient."""
+    hidden, target = batch(dim=16, classes=50_000)
+    head = SampledSoftmaxLoss(50_000, 16, "uniform", 20)
+    head(hidden, target).loss.backward()
+    gradient = head.weight.grad.coalesce()
+    assert gradient.indices().shape[1] <= 16 * 21
+    assert set(target.tolist()) <= set(gradient.indices()[0].tolist())
