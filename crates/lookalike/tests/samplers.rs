@@ -131,9 +131,7 @@ fn sets_are_lawful() {
                         || fill && kind.uses_tables();
                     assert!(!always_full || negatives == full, "{kind}: {negatives} of {full}");
                     if kind == SamplerKind::Frequency && budget > CLASSES {
-                        let possible = |class: &u32| counts[*class as usize] > 0;
-                        let all: Vec<u32> = (0..CLASSES as u32).filter(possible).collect();
-                        assert_eq!(sorted, all, "all that can be drawn");
+                        assert_eq!(sorted.len(), CLASSES, "all can be drawn, seen or not");
                     }
                     given += negatives as u64;
                 }
@@ -232,13 +230,13 @@ fn found_classes_share_a_bucket_with_the_query() {
 fn draws_follow_their_distribution() {
     let classes = 40usize;
     let counts: Vec<u32> = (0..classes as u32).map(|c| (c * 7) % 40 * ((c * 7) % 40) / 4).collect();
-    let total: u32 = counts.iter().sum();
+    let total: u32 = counts.iter().map(|&count| count.max(1)).sum();
     let mut order: Vec<usize> = (0..classes).collect();
     order.sort_by_key(|&class| std::cmp::Reverse(counts[class]));
     let rank = |class: usize| order.iter().position(|&c| c == class).unwrap() as f64;
     let chance = |kind, class: usize| match kind {
         SamplerKind::Uniform => 1.0 / classes as f64,
-        SamplerKind::Frequency => f64::from(counts[class]) / f64::from(total),
+        SamplerKind::Frequency => f64::from(counts[class].max(1)) / f64::from(total),
         _ => ((rank(class) + 2.0) / (rank(class) + 1.0)).ln() / (classes as f64 + 1.0).ln(),
     };
     let draws = 100_000u32;
@@ -264,12 +262,8 @@ fn draws_follow_their_distribution() {
         let (mut statistic, mut freedom) = (0.0, -1.0);
         for (class, &observed) in observed.iter().enumerate() {
             let expected = chance(kind, class) * f64::from(draws);
-            if expected == 0.0 {
-                assert_eq!(observed, 0, "{kind} drew class {class}, which never occurs");
-            } else {
-                statistic += (f64::from(observed) - expected).powi(2) / expected;
-                freedom += 1.0;
-            }
+            statistic += (f64::from(observed) - expected).powi(2) / expected;
+            freedom += 1.0;
         }
         // Wilson and Hilferty: the cube root of chi-square is nearly normal; 4.75
         // standard deviations are exceeded with chance 1e-6.

@@ -1,10 +1,9 @@
 //! `frequency`: classes in proportion to their count in the training data.
 //!
 //! A draw takes O(1) by Walker's alias table: N columns of equal height, each
-//! shared by at most two classes. The table is built in whole numbers, so a
-//! class that never occurs is never drawn; its log q, needed only for a true
-//! label that the counts do not know, is that of the rarest class that does
-//! occur. Where no class occurs at all, all are equally likely.
+//! shared by at most two classes, built in whole numbers. A class that never
+//! occurs counts as one that occurs once: never drawn, its score would never be
+//! pushed down, and it would end up as the prediction of everything.
 
 use rand_xoshiro::rand_core::Rng as _;
 
@@ -39,10 +38,8 @@ struct Column {
 
 impl Frequency {
     pub(super) fn new(counts: &[u32]) -> Self {
-        let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
-        let weight = |count: &u32| if total == 0 { 1 } else { u64::from(*count) };
-        let height = if total == 0 { counts.len() as u64 } else { total };
-        let weights: Vec<u64> = counts.iter().map(weight).collect();
+        let weights: Vec<u64> = counts.iter().map(|&count| u64::from(count.max(1))).collect();
+        let height: u64 = weights.iter().sum();
         Self {
             probabilities: weights.iter().map(|&w| w as f64 / height as f64).collect(),
             columns: alias_table(&weights, height),
