@@ -6,9 +6,10 @@ use lookalike::artifact;
 use lookalike::metrics::{MetricOptions, TrainingFrequencies};
 use lookalike::model::{Activations, RowData, Rows};
 use lookalike::predict::{self, Ranker};
+use lookalike::sampling::label_counts;
 use lookalike::sampling::{self, SamplerKind, Setup};
 use lookalike::text::{LabelNames, TextPipeline};
-use lookalike::train::{TrainConfig, Trainer, count_classes};
+use lookalike::train::{TrainConfig, Trainer};
 use lookalike_kernels::Cpu;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
@@ -103,7 +104,7 @@ impl Model {
         let mut model = self.inner.take().expect("it was there a line before");
         model.training = config;
         model.progress.position = 0;
-        for (count, more) in model.class_counts.iter_mut().zip(count_classes(&examples)) {
+        for (count, more) in model.class_counts.iter_mut().zip(label_counts(examples)) {
             *count += more;
         }
         let examples_before = model.progress.examples;

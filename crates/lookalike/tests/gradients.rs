@@ -10,8 +10,10 @@ use lookalike::loss::Loss;
 use lookalike::model::{Activation, Init, Network, NetworkConfig, Normalise, Storage, Stored};
 use lookalike::optim::Adam;
 use lookalike::random::{Stream, below, mix};
-use lookalike::sampling::{Candidates, LshConfig, MixedConfig, Request, SamplerKind, Setup, build};
-use lookalike::train::{Proposer, Step, StepContext, count_classes};
+use lookalike::sampling::{
+    Candidates, LshConfig, MixedConfig, Request, SamplerKind, Setup, build, label_counts,
+};
+use lookalike::train::{Proposer, Step, StepContext};
 use lookalike_kernels::Cpu;
 
 const FEATURES: usize = 40;
@@ -176,7 +178,7 @@ fn check(setting: &Setting) {
     network.output.bias.w.iter_mut().enumerate().for_each(|(i, b)| *b = (i % 5) as f32 * 0.1);
     network.prepare_training();
 
-    let counts = count_classes(&view);
+    let counts = label_counts(view);
     let lsh = LshConfig { k: Some(1), l: Some(6), ..LshConfig::default() };
     let mixed = MixedConfig::default();
     let dim = network.output.dim;

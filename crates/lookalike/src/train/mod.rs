@@ -21,4 +21,4 @@ pub use output_step::StepContext;
 pub use run::{Every, Observer, Outcome, Validation, run};
 pub use stages::{Stage, StageTimes};
 pub use step::{Proposer, Step};
-pub use trainer::{Progress, StepReport, TrainError, Trainer, count_classes};
+pub use trainer::{Progress, StepReport, TrainError, Trainer};

@@ -116,7 +116,7 @@ impl<'a> Trainer<'a> {
         }
         let model = Model {
             network,
-            class_counts: count_classes(&examples),
+            class_counts: sampling::label_counts(examples),
             training: config,
             progress: Progress::default(),
             text: None,
@@ -301,15 +301,6 @@ impl<'a> Trainer<'a> {
         }
         self.has_tables = true;
     }
-}
-
-/// How many examples have each class.
-pub fn count_classes(examples: &Examples<'_>) -> Vec<u32> {
-    let mut counts = vec![0; examples.num_classes];
-    for &class in examples.label_ids {
-        counts[class as usize] += 1;
-    }
-    counts
 }
 
 /// A set of classes with its members listed (for algorithm 5 of the paper).
