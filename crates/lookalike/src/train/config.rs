@@ -72,7 +72,7 @@ pub struct TrainConfig {
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
-            sampler: SamplerKind::Mixed,
+            sampler: SamplerKind::LshEmbedding,
             loss: Loss::Softmax,
             log_q: None,
             budget: None,
@@ -140,7 +140,6 @@ impl TrainConfig {
         // something else.
         let lsh = LshConfig { codes: Codes::Overlapped, ..LshConfig::default() };
         let paper = Self {
-            sampler: SamplerKind::LshEmbedding,
             epochs: 10,
             hidden: vec![128],
             activation: Activation::Relu,
