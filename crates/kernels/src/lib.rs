@@ -70,6 +70,12 @@ pub fn prefetch_row<T: Element>(row: &[T]) {
     }
 }
 
+/// Asks for the cache line of `data[at]`. Harmless whatever `at` is.
+#[inline]
+pub fn prefetch<T>(data: &[T], at: usize) {
+    simd::prefetch(data, at);
+}
+
 const CACHE_LINE_BYTES: usize = 64;
 
 dispatch! {
@@ -163,4 +169,12 @@ dispatch! {
         threshold: f32,
         out: &mut Vec<u32>,
     ) = select::indices_above;
+
+    /// Appends to `out` the index of every entry that has the bit `flag`, in
+    /// order.
+    pub fn indices_flagged(
+        entries: &[u32],
+        flag: u32,
+        out: &mut Vec<u32>,
+    ) = select::indices_flagged;
 }

@@ -10,7 +10,8 @@
 //! traffic (weights read twice and written once, moments read and written).
 
 use lookalike_kernels::{
-    AlignedVec, Cpu, Element, backward_row, gather_dot, gather_scale, prefetch_row, scatter_exp, scatter_max,
+    AlignedVec, Cpu, Element, backward_row, gather_dot, gather_scale, indices_flagged, prefetch_row,
+    scatter_exp, scatter_max,
 };
 use rayon::prelude::*;
 
@@ -50,6 +51,7 @@ pub(super) struct OutputStep {
     turnaround: Turnaround,
     work: Vec<Work>,
     terms: ExampleTerms,
+    num_truths: usize,
     times: StageTimes,
 }
 
@@ -58,6 +60,8 @@ pub(super) struct OutputStep {
 struct Work {
     /// Score of each entry, then its gradient.
     scores: Vec<f32>,
+    /// Where the entries of true labels are.
+    truths: Vec<u32>,
     /// By example: largest score, then sum of exponentials.
     max: Vec<f32>,
     sum: Vec<f32>,
@@ -155,6 +159,7 @@ impl OutputStep {
         grow(&mut self.terms.drawn_log_q, batch);
         grow(&mut self.terms.max, batch);
         grow(&mut self.terms.factor, batch);
+        self.num_truths = candidates.all_counts().iter().map(|counts| counts.truths as usize).sum();
         for example in 0..batch {
             let counts = candidates.counts(example);
             self.terms.target[example] = if counts.truths > 0 { 1.0 / counts.truths as f32 } else { 0.0 };
@@ -208,9 +213,13 @@ impl OutputStep {
             self.terms.max[example] =
                 work.iter().fold(f32::NEG_INFINITY, |max, work| max.max(work.max[example]));
         }
-        let terms = &self.terms;
+        let (terms, num_truths) = (&self.terms, self.num_truths);
         work.par_iter_mut().zip(parts).for_each(|(work, part)| {
-            work.loss = loss::truth_loss(&work.scores, &part.entries, terms);
+            // A part may get all of them, sooner or later.
+            grow(&mut work.truths, num_truths);
+            work.truths.clear();
+            indices_flagged(cpu, &part.entries, TRUTH, &mut work.truths);
+            work.loss = loss::truth_loss(&work.scores, &part.entries, &work.truths, terms);
             work.sum.clear();
             work.sum.resize(batch, 0.0);
             scatter_exp(cpu, &mut work.scores, &part.entries, &terms.max, &mut work.sum);
@@ -226,7 +235,7 @@ impl OutputStep {
         let terms = &self.terms;
         work.par_iter_mut().zip(parts).for_each(|(work, part)| {
             gather_scale(cpu, &mut work.scores, &part.entries, &terms.factor);
-            loss::subtract_targets(&mut work.scores, &part.entries, &terms.target, scale);
+            loss::subtract_targets(&mut work.scores, &part.entries, &work.truths, &terms.target, scale);
         });
         total
     }
