@@ -135,7 +135,9 @@ def run(tool: str, data: pathlib.Path, cache: pathlib.Path, seed: int, options: 
     scored = [python(SCORING), WORKERS / "score.py", cache / "train", cache / "test", folder / "top.txt"]
     figures |= json.loads(subprocess.run(scored, check=True, capture_output=True, text=True).stdout)
     kept.write_text(json.dumps(figures, indent=1) + "\n")
+    # Models are large, and so is what omikuji says of its progress.
     shutil.rmtree(folder / "model")
+    (folder / "log.txt").unlink()
     return figures
 
 
