@@ -60,6 +60,17 @@ pub struct AdamStep {
     pub epsilon: f32,
 }
 
+/// A row of weights with its moments.
+#[derive(Debug)]
+pub struct Moments<'a, T> {
+    /// The weights.
+    pub w: &'a mut [T],
+    /// First moments.
+    pub m: &'a mut [T],
+    /// Second moments.
+    pub v: &'a mut [T],
+}
+
 /// Asks for a row to be brought near while other work goes on. A row from main
 /// memory takes some 100 ns to come; asked for a few rows ahead, it costs
 /// nothing.
@@ -109,6 +120,19 @@ dispatch! {
         v: &mut [T],
         noise: u64,
     ) = rows::adam_row;
+
+    /// [`backward_row`] and [`adam_row`] in one: the gradient never leaves the
+    /// registers. The same result, to the bit.
+    #[expect(clippy::too_many_arguments, reason = "the operands of both")]
+    pub fn backward_adam_row<T: Element>(
+        step: &AdamStep,
+        row: Moments<'_, T>,
+        rows: &[f32],
+        d_rows: &mut [f32],
+        entries: &[u32],
+        g: &[f32],
+        noise: u64,
+    ) = rows::backward_adam_row;
 
     /// `out += Σ weights[i] · rows[ids[i]]`, rows of `out.len()` each.
     pub fn sum_rows<T: Element>(

@@ -112,6 +112,12 @@ impl<T: Pod> std::ops::DerefMut for Buffer<T> {
     }
 }
 
+impl<T: Pod + PartialEq> PartialEq for Buffer<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
 impl<T: Pod> Clone for Buffer<T> {
     fn clone(&self) -> Self {
         Self::from_slice(self)

@@ -10,8 +10,8 @@
 //! traffic (weights read twice and written once, moments read and written).
 
 use lookalike_kernels::{
-    AlignedVec, Cpu, Element, backward_row, gather_dot, gather_scale, indices_flagged, prefetch_row,
-    scatter_exp, scatter_max,
+    AlignedVec, Cpu, Element, gather_dot, gather_scale, indices_flagged, prefetch_row, scatter_exp,
+    scatter_max,
 };
 use rayon::prelude::*;
 
@@ -19,7 +19,7 @@ use super::stages::{Stage, StageClock, StageTimes};
 use super::turnaround::{Pairs, Part, Turnaround, grow, grow_aligned};
 use crate::loss::{self, DRAWN, ExampleTerms, Loss, TRUTH, entry};
 use crate::model::{Rows, RowsMut, RowsView, with_store};
-use crate::optim::Adam;
+use crate::optim::{Adam, PairGradients};
 use crate::random::{Stream, mix};
 use crate::sampling::Candidates;
 
@@ -67,7 +67,6 @@ struct Work {
     sum: Vec<f32>,
     /// By example: this part's share of the embedding's gradient.
     d_embeddings: AlignedVec<f32>,
-    grad: AlignedVec<f32>,
     loss: f64,
 }
 
@@ -259,25 +258,23 @@ impl OutputStep {
             let stride = rows.stride;
             grow_aligned(&mut work.d_embeddings, batch * stride);
             work.d_embeddings[..batch * stride].fill(0.0);
-            grow_aligned(&mut work.grad, stride);
             for (i, (local, range)) in part.groups().enumerate() {
                 // Rows come from memory: ask for them while others are worked on.
                 if let Some(ahead) = part.groups.get(i + PREFETCH_AHEAD) {
                     rows.prefetch(ahead.local_key as usize);
                 }
                 let (entries, g) = (&part.entries[range.clone()], &work.scores[range]);
-                backward_row(
-                    context.cpu,
-                    rows.row(local),
-                    embeddings,
-                    &mut work.d_embeddings,
-                    entries,
-                    g,
-                    &mut work.grad,
-                );
+                let pairs = PairGradients { rows: embeddings, entries, g };
                 let class = (part.first_key + local) as u64;
                 let noise = mix(context.seed, Stream::Round, context.iteration, class);
-                rows.update(context.cpu, local, &context.adam, &work.grad, noise);
+                rows.update_by_pairs(
+                    context.cpu,
+                    local,
+                    &context.adam,
+                    &pairs,
+                    &mut work.d_embeddings,
+                    noise,
+                );
                 rows.bias.update(local, &context.adam, g.iter().sum());
             }
         });

@@ -20,13 +20,18 @@
 //!
 //! Cost: O(pairs) time and 8 bytes a pair; buffers are kept between batches.
 
-use lookalike_kernels::AlignedVec;
+use lookalike_kernels::{AlignedVec, prefetch};
 use rayon::prelude::*;
 
 /// Parts a batch is cut into; more than any machine we expect has threads.
 const PARTS: usize = 32;
-/// Chunks of examples that count and deal in parallel.
-const CHUNKS: usize = 32;
+/// At least this many chunks of examples count and deal in parallel.
+const CHUNKS_MIN: usize = 32;
+/// Pairs in a chunk, about: half a megabyte, which stays in L2 while it is dealt.
+const CHUNK_PAIRS: usize = 1 << 17;
+/// Chunks from which a block's items are asked for ahead.
+const CHUNKS_AHEAD: usize = 2;
+const ITEMS_PER_LINE: usize = 16;
 /// At most this many blocks of keys are counted.
 const MAX_BLOCKS: usize = 1024;
 
@@ -102,8 +107,12 @@ impl Turnaround {
         // A key within its block and an entry share 32 bits.
         let bits = Bits { block: block_bits.min(32 - entry_bits), entry: entry_bits };
         let num_blocks = num_keys.div_ceil(1 << bits.block).max(1);
-        let chunk_len = pairs.num_examples().div_ceil(CHUNKS).max(1);
-        self.chunks.resize_with(CHUNKS, Chunk::default);
+        // The last batch tells how many pairs to expect. Chunks never show in
+        // the result.
+        let expected: usize = self.parts().iter().map(|part| part.entries.len()).sum();
+        let num_chunks = (expected / CHUNK_PAIRS).max(CHUNKS_MIN);
+        let chunk_len = pairs.num_examples().div_ceil(num_chunks).max(1);
+        self.chunks.resize_with(num_chunks.max(self.chunks.len()), Chunk::default);
 
         let examples_of = |chunk: usize| {
             let start = (chunk * chunk_len).min(pairs.num_examples());
@@ -183,21 +192,24 @@ impl Chunk {
     fn count(&mut self, pairs: &impl Pairs, examples: std::ops::Range<usize>, num_blocks: usize, bits: Bits) {
         self.starts.clear();
         self.starts.resize(num_blocks + 1, 0);
+        let starts = &mut self.starts[..];
         for example in examples {
-            pairs.for_each(example, |key, _| self.starts[bits.block_of(key)] += 1);
+            pairs.for_each(example, |key, _| starts[bits.block_of(key)] += 1);
         }
         let mut sum = 0;
-        for start in &mut self.starts {
+        for start in starts {
             sum += std::mem::replace(start, sum);
         }
-        grow(&mut self.items, sum as usize);
+        renew(&mut self.items, sum as usize);
     }
 
     fn deal(&mut self, pairs: &impl Pairs, examples: std::ops::Range<usize>, bits: Bits) {
+        // Slices, so that their places stay in registers.
+        let (starts, items) = (&mut self.starts[..], &mut self.items[..]);
         for example in examples {
             pairs.for_each(example, |key, entry| {
-                let at = &mut self.starts[bits.block_of(key)];
-                self.items[*at as usize] = bits.item(key, entry);
+                let at = &mut starts[bits.block_of(key)];
+                items[*at as usize] = bits.item(key, entry);
                 *at += 1;
             });
         }
@@ -242,16 +254,23 @@ impl Part {
         chunks: &[Chunk],
         bits: Bits,
     ) {
+        let first = self.local_key(block, bits);
         self.counts.clear();
         self.counts.resize(keys, 0);
-        for chunk in chunks {
+        let (counts, entries) = (&mut self.counts[..], &mut self.entries[..]);
+        // As in `renew`.
+        entries[range.clone()].fill(0);
+        for (i, chunk) in chunks.iter().enumerate() {
+            if let Some(ahead) = chunks.get(i + CHUNKS_AHEAD) {
+                let items = ahead.items_of(block);
+                (0..items.len()).step_by(ITEMS_PER_LINE).for_each(|at| prefetch(items, at));
+            }
             for &item in chunk.items_of(block) {
-                self.counts[bits.key_of(item)] += 1;
+                counts[bits.key_of(item)] += 1;
             }
         }
         let mut start = range.start as u32;
-        let first = self.local_key(block, bits);
-        for (key, count) in (first..).zip(&mut self.counts) {
+        for (key, count) in (first..).zip(&mut *counts) {
             let here = start;
             if *count > 0 {
                 self.groups.push(Group { local_key: key, start: here });
@@ -261,8 +280,8 @@ impl Part {
         }
         for chunk in chunks {
             for &item in chunk.items_of(block) {
-                let at = &mut self.counts[bits.key_of(item)];
-                self.entries[*at as usize] = bits.entry_of(item);
+                let at = &mut counts[bits.key_of(item)];
+                entries[*at as usize] = bits.entry_of(item);
                 *at += 1;
             }
         }
@@ -301,6 +320,13 @@ pub(crate) fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
         buffer.reserve_exact(len + len / 4 + 64);
     }
     buffer.resize(len, T::default());
+}
+
+/// Zeroes, for writes in no order to come: written front to back they come into
+/// the cache at full speed, where each of the others would wait for its line.
+fn renew(buffer: &mut Vec<u32>, len: usize) {
+    buffer.clear();
+    grow(buffer, len);
 }
 
 /// At least `len` numbers that begin on a cache line; what they are is left open.
