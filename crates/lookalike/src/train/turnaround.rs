@@ -110,7 +110,7 @@ impl Turnaround {
         // The last batch tells how many pairs to expect. Chunks never show in
         // the result.
         let expected: usize = self.parts().iter().map(|part| part.entries.len()).sum();
-        let num_chunks = (expected / CHUNK_PAIRS).max(CHUNKS_MIN);
+        let num_chunks = (expected / CHUNK_PAIRS).next_power_of_two().max(CHUNKS_MIN);
         let chunk_len = pairs.num_examples().div_ceil(num_chunks).max(1);
         self.chunks.resize_with(num_chunks.max(self.chunks.len()), Chunk::default);
 
