@@ -110,6 +110,7 @@ def main() -> None:
     parser.add_argument("--train", help="a file of examples; generated if not given")
     parser.add_argument("--test", help="a file of other examples")
     parser.add_argument("--seconds", type=float, default=10.0, help="training time of each output layer")
+    parser.add_argument("--only", default="", help="output layers with this in their name")
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -125,6 +126,8 @@ def main() -> None:
     print(f"{train_data.X.shape[0]} examples, {classes} classes; a guess has loss {math.log(classes):.2f}")
     print(f"{'output layer':<24}{'steps':>8}{'exact loss':>12}")
     for name, head, is_sparse in heads(classes, counts):
+        if options.only not in name:
+            continue
         torch.manual_seed(0)
         reader = Reader(words)
         steps = train(reader, head, is_sparse, train_data, options.seconds)

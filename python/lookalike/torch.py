@@ -115,7 +115,7 @@ class SampledSoftmaxLoss(nn.Module):
         self,
         num_classes: int,
         dim: int,
-        sampler: str = "lsh-embedding",
+        sampler: str = "mixed",
         budget: int | None = None,
         *,
         shared: bool = True,
