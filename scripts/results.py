@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes every table of docs/results.md.
+"""Makes the tables of docs/results.md that compare samplers.
 
     scripts/results.py DATA [--out target/results] [--only NAME ...] [--list] [--quick]
 
@@ -11,11 +11,15 @@ the shape of Amazon-670K) is made here.
 Each experiment writes its report to OUT/NAME; its tables, with the command, the
 data, the seeds and the machine, replace what stands in docs/results.md between
 `<!-- results: NAME -->` and `<!-- end -->`. Runs that are finished are not done
-again, so it can be interrupted and started again. Times are those of whatever
-else the machine does: let it do nothing else.
+again, so it can be interrupted and started again; after a change of the program,
+give a new OUT. Times are those of whatever else the machine does: let it do
+nothing else.
 
+--list prints the plan with the minutes that each experiment takes on two cores.
 --quick does everything with few examples and one epoch, to see that it works;
 it prints the tables instead of changing the page.
+
+The tables against other tools are made by scripts/peers.py.
 """
 
 import argparse
@@ -24,10 +28,18 @@ import pathlib
 import re
 import subprocess
 import sys
+from typing import NamedTuple
 
-ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "results.md"
-BINARY = ROOT / "target" / "release" / "lookalike"
+from page import BINARY, ROOT, put_into_page
+
+
+class Experiment(NamedTuple):
+    """What to run on which data set, and about how long it takes on two cores."""
+
+    data: str
+    minutes: float
+    command: str
+
 
 # Data sets that are made from others: name, command.
 DERIVED = {
@@ -35,42 +47,59 @@ DERIVED = {
     "amazon_shape": "data synth --preset amazon-670k --out amazon_shape",
 }
 
-# The experiments: name, data set, command. The name is that of the place in the page.
+# By the name of the place in the page. Full softmax and top-k cost classes ×
+# examples an epoch; on the larger sets every method gets the same time instead
+# of the same epochs, and what full softmax reaches in it is in the table.
 EXPERIMENTS = {
-    "geonames15000": ("geonames15000", "compare geonames15000 --methods all --seeds 3 --epochs 5"),
-    "cve_products": ("cve_products", "compare cve_products --methods all --seeds 3 --epochs 10"),
-    "citeulike_t": ("citeulike_t", "compare citeulike_t --methods all --seeds 3 --epochs 20"),
-    "cve_uniform": ("cve_uniform", "compare cve_uniform --methods all --seeds 3 --epochs 20"),
-    "arxiv_authors": ("arxiv_authors", "compare arxiv_authors --methods all --epochs 3 --test-examples 10000"),
-    "wiki_text": ("wiki_text", "compare wiki_text --methods all --epochs 2 --test-examples 10000"),
-    # Full softmax is slow at this size; ten minutes each show the time an epoch of every method.
-    "amazon_shape": (
+    "geonames15000": Experiment(
+        "geonames15000", 5, "compare geonames15000 --methods all --epochs 2 --test-examples 5000"
+    ),
+    "cve_products": Experiment(
+        "cve_products", 5, "compare cve_products --methods all --seeds 3 --epochs 3 --test-examples 5000"
+    ),
+    "citeulike_t": Experiment("citeulike_t", 4, "compare citeulike_t --methods all --seeds 3 --epochs 4"),
+    "cve_uniform": Experiment("cve_uniform", 2, "compare cve_uniform --epochs 5 --eval-every 1"),
+    "arxiv_authors": Experiment(
+        "arxiv_authors", 5, "compare arxiv_authors --epochs 2 --time-limit 30 --test-examples 4000"
+    ),
+    "wiki_text": Experiment("wiki_text", 5, "compare wiki_text --epochs 2 --time-limit 30 --test-examples 4000"),
+    "amazon_shape": Experiment(
         "amazon_shape",
-        "compare amazon_shape --epochs 2 --time-limit 600 --eval-every 0.5 --test-examples 2000",
+        4,
+        "compare amazon_shape --methods full,lsh-embedding,lsh-label,log-uniform --epochs 1 --time-limit 30"
+        " --eval-every 1 --test-examples 500",
     ),
-    "sweep-budget-geonames15000": (
+    "sweep-budget-geonames15000": Experiment(
         "geonames15000",
-        "sweep geonames15000 --methods lsh-embedding,lsh-label,log-uniform --vary budget=50,100,200,400,800 --epochs 3",
+        2,
+        "sweep geonames15000 --methods lsh-embedding,lsh-label,log-uniform --vary budget=100,300,900 --epochs 1"
+        " --eval-every 1 --test-examples 5000",
     ),
-    "sweep-tables-geonames15000": (
+    "sweep-tables-geonames15000": Experiment(
         "geonames15000",
-        "sweep geonames15000 --methods lsh-embedding --budget 400 --vary tables=50,100,200 --vary functions=3,4,5"
-        " --epochs 3",
+        2,
+        "sweep geonames15000 --methods lsh-embedding --vary tables=50,100,200 --vary functions=3,4,5 --epochs 1"
+        " --eval-every 1 --test-examples 5000",
     ),
-    "sweep-refresh-geonames15000": (
+    "sweep-refresh-geonames15000": Experiment(
         "geonames15000",
-        "sweep geonames15000 --methods lsh-embedding,lsh-label --vary refresh=10,50,250,1250 --epochs 3",
+        1,
+        "sweep geonames15000 --methods lsh-embedding,lsh-label --vary refresh=10,50,250 --epochs 1"
+        " --eval-every 1 --test-examples 5000",
     ),
-    "sweep-budget-cve_products": (
+    "sweep-budget-cve_products": Experiment(
         "cve_products",
-        "sweep cve_products --methods lsh-embedding,lsh-label,log-uniform --vary budget=50,100,200,400,800 --epochs 5",
+        1.5,
+        "sweep cve_products --methods lsh-embedding,lsh-label,log-uniform --vary budget=100,300,900 --epochs 2"
+        " --eval-every 2 --test-examples 5000",
     ),
-    "sweep-tables-cve_products": (
+    "sweep-tables-cve_products": Experiment(
         "cve_products",
-        "sweep cve_products --methods lsh-embedding --budget 300 --vary tables=50,100,200 --vary functions=3,4,5"
-        " --epochs 5",
+        1,
+        "sweep cve_products --methods lsh-embedding --vary tables=50,100,200 --vary functions=3,4,5 --epochs 2"
+        " --eval-every 2 --test-examples 5000",
     ),
-    "adapt-geonames15000": ("geonames15000", "adapt geonames15000 --epochs 3"),
+    "adapt-geonames15000": Experiment("geonames15000", 1, "adapt geonames15000 --epochs 2"),
 }
 
 QUICK = "--epochs 1 --hidden 16"
@@ -82,27 +111,28 @@ def main() -> None:
     parser.add_argument("data", type=pathlib.Path, nargs="?", help="the folder of data sets")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "target" / "results")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="only these experiments")
-    parser.add_argument("--list", action="store_true", help="print the experiments and do nothing")
+    parser.add_argument("--list", action="store_true", help="print the plan and do nothing")
     parser.add_argument("--quick", action="store_true", help="with few examples; changes nothing in docs")
     options = parser.parse_args()
-    if options.list:
-        for name, (_, command) in EXPERIMENTS.items():
-            print(f"{name:32} lookalike {command}")
-        return
-    if options.data is None:
-        parser.error("name the folder of data sets")
     unknown = set(options.only or []) - set(EXPERIMENTS)
     if unknown:
         parser.error(f"no experiment {', '.join(sorted(unknown))}; see --list")
+    plan = {name: EXPERIMENTS[name] for name in options.only or EXPERIMENTS}
+    if options.list:
+        for name, experiment in plan.items():
+            print(f"{name:28} {experiment.minutes:4g} min  lookalike {experiment.command}")
+        print(f"{'in all':28} {sum(experiment.minutes for experiment in plan.values()):4g} min")
+        return
+    if options.data is None:
+        parser.error("name the folder of data sets")
 
     subprocess.run(["cargo", "build", "--release"], cwd=ROOT, check=True)
     out = options.out.resolve() / ("quick" if options.quick else "full")
     work = out / "data"
     work.mkdir(parents=True, exist_ok=True)
-    for name in options.only or EXPERIMENTS:
-        data, command = EXPERIMENTS[name]
-        provide(data, options.data.resolve(), work, options.quick)
-        tables = run(name, command, work, out, options.quick)
+    for name, experiment in plan.items():
+        provide(experiment.data, options.data.resolve(), work, options.quick)
+        tables = run(name, experiment.command, work, out, options.quick)
         if options.quick:
             print(tables)
         else:
@@ -111,7 +141,7 @@ def main() -> None:
 
 def provide(name: str, data: pathlib.Path, work: pathlib.Path, quick: bool) -> None:
     """Puts a data set into the working folder, so that commands need no long paths."""
-    if (work / name / "train.txt").exists():
+    if (work / name / "test.txt").exists():
         return
     if name in DERIVED:
         source = DERIVED[name].split()[2].split("/")[0]
@@ -125,8 +155,8 @@ def provide(name: str, data: pathlib.Path, work: pathlib.Path, quick: bool) -> N
     if not quick:
         os.symlink(data / name, work / name)
         return
-    (work / name).mkdir()
-    for part in ["train.txt", "test.txt"]:
+    (work / name).mkdir(exist_ok=True)
+    for part in ("train.txt", "test.txt"):
         with open(data / name / part) as lines:
             head = [line for line, _ in zip(lines, range(QUICK_LINES))]
         _, features, classes = head[0].split()
@@ -138,7 +168,7 @@ def run(name: str, command: str, work: pathlib.Path, out: pathlib.Path, quick: b
     """Does an experiment and gives its tables."""
     folder = f"../{name}"
     if quick:
-        command = re.sub(r" --(epochs|seeds|time-limit) \S+", "", command) + f" {QUICK}"
+        command = re.sub(r" --(epochs|seeds|time-limit|eval-every) \S+", "", command) + f" {QUICK}"
     lookalike(f"{command} --out {folder}", work)
     tables = (out / name / "tables.md").read_text()
     return tables.replace(f" --out {folder}", "")
@@ -149,14 +179,6 @@ def lookalike(command: str, folder: pathlib.Path) -> None:
     done = subprocess.run([BINARY, *command.split()], cwd=folder)
     if done.returncode != 0:
         sys.exit(done.returncode)
-
-
-def put_into_page(name: str, tables: str) -> None:
-    page = PAGE.read_text()
-    place = re.compile(rf"(<!-- results: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
-    if not place.search(page):
-        sys.exit(f"{PAGE} has no place for {name}: add <!-- results: {name} --> and <!-- end -->")
-    PAGE.write_text(place.sub(lambda found: f"{found[1]}\n{tables}\n{found[2]}", page))
 
 
 if __name__ == "__main__":

@@ -224,6 +224,28 @@ fn found_classes_share_a_bucket_with_the_query() {
     }
 }
 
+/// How often each class is among the negatives of `draws` examples without labels.
+fn times_drawn(sampler: &mut dyn Sampler, classes: usize, draws: u32, seed: u64) -> Vec<u32> {
+    let mut data = Dataset::empty(1, classes);
+    (0..draws).for_each(|_| data.push([(0, 1.0)], &[]));
+    let batch: Vec<u32> = (0..draws).collect();
+    let request = Request {
+        seed,
+        iteration: 0,
+        cpu: Cpu::detect(),
+        examples: data.view(),
+        batch: &batch,
+        embeddings: RowsView::f32(&[], DIM),
+        class_vectors: RowsView::f32(&[], DIM),
+        class_bias: &[],
+    };
+    let mut out = Candidates::new();
+    sampler.propose(&request, &mut out);
+    let mut observed = vec![0; classes];
+    (0..out.len()).flat_map(|i| out.of(i)).for_each(|&class| observed[class as usize] += 1);
+    observed
+}
+
 /// One negative of many examples without labels, against the exact chances by
 /// Pearson's chi-square. Error level 1e-6 for each of the three.
 #[test]
@@ -240,25 +262,9 @@ fn draws_follow_their_distribution() {
         _ => ((rank(class) + 2.0) / (rank(class) + 1.0)).ln() / (classes as f64 + 1.0).ln(),
     };
     let draws = 100_000u32;
-    let mut data = Dataset::empty(1, classes);
-    (0..draws).for_each(|_| data.push([(0, 1.0)], &[]));
-    let batch: Vec<u32> = (0..draws).collect();
     for kind in [SamplerKind::Uniform, SamplerKind::Frequency, SamplerKind::LogUniform] {
         let mut sampler = sampler(kind, 1, 5, &counts, &LshConfig::default());
-        let request = Request {
-            seed: 3,
-            iteration: 0,
-            cpu: Cpu::detect(),
-            examples: data.view(),
-            batch: &batch,
-            embeddings: RowsView::f32(&[], DIM),
-            class_vectors: RowsView::f32(&[], DIM),
-            class_bias: &[],
-        };
-        let mut out = Candidates::new();
-        sampler.propose(&request, &mut out);
-        let mut observed = vec![0u32; classes];
-        (0..out.len()).for_each(|i| observed[out.of(i)[0] as usize] += 1);
+        let observed = times_drawn(&mut *sampler, classes, draws, 3);
         let (mut statistic, mut freedom) = (0.0, -1.0);
         for (class, &observed) in observed.iter().enumerate() {
             let expected = chance(kind, class) * f64::from(draws);
@@ -281,25 +287,9 @@ fn expected_counts_agree_with_what_is_drawn() {
     let classes = 200usize;
     let counts: Vec<u32> = (0..classes as u32).map(|c| 1 + 2_000 / (c + 1)).collect();
     let draws = 40_000u32;
-    let mut data = Dataset::empty(1, classes);
-    (0..draws).for_each(|_| data.push([(0, 1.0)], &[]));
-    let batch: Vec<u32> = (0..draws).collect();
     for kind in [SamplerKind::Uniform, SamplerKind::Frequency, SamplerKind::LogUniform] {
         let mut sampler = sampler(kind, 20, 5, &counts, &LshConfig::default());
-        let request = Request {
-            seed: 4,
-            iteration: 0,
-            cpu: Cpu::detect(),
-            examples: data.view(),
-            batch: &batch,
-            embeddings: RowsView::f32(&[], DIM),
-            class_vectors: RowsView::f32(&[], DIM),
-            class_bias: &[],
-        };
-        let mut out = Candidates::new();
-        sampler.propose(&request, &mut out);
-        let mut observed = vec![0u32; classes];
-        (0..out.len()).for_each(|i| out.of(i).iter().for_each(|&c| observed[c as usize] += 1));
+        let observed = times_drawn(&mut *sampler, classes, draws, 4);
         for (&log_q, &observed) in sampler.class_log_q().unwrap().iter().zip(&observed) {
             let expected = f64::from(log_q).exp();
             let seen = f64::from(observed) / f64::from(draws);

@@ -1,20 +1,18 @@
 //! `lookalike compare`
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use lookalike::experiment::{Method, PlannedRun, RunFolder, run_matrix};
+use lookalike::experiment::{Method, PlannedRun};
 
-use super::experiment::output::{LabelCharts, Origin, Output};
-use super::experiment::progress::MatrixProgress;
-use super::experiment::{ExperimentArguments, MatrixArguments, MatrixData, check};
-use crate::exit::{INTERRUPTED, usage};
+use super::experiment::matrix::Matrix;
+use super::experiment::output::LabelCharts;
+use super::experiment::{ExperimentArguments, MatrixArguments, MatrixData};
+use crate::exit::usage;
 use crate::signals;
 
 mod report;
 use report::Comparison;
-pub(crate) use report::{DataSummary, Results, curves, settings_section};
 
 /// Trains several methods on the same data and compares them.
 ///
@@ -54,53 +52,20 @@ pub(crate) fn run(arguments: CompareArguments) -> anyhow::Result<ExitCode> {
 
 fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let experiment = &arguments.experiment;
-    let cpu = experiment.machine.cpu()?;
     let methods = read_methods(&arguments.methods)?;
-    let config = experiment.settings()?;
-    let seeds = arguments.matrix.seeds(config.seed);
+    let settings = experiment.settings()?;
+    let seeds = arguments.matrix.seeds(settings.seed);
     // Seed after seed, so that a first answer with all methods comes early.
-    let runs: Vec<PlannedRun> = (seeds.iter())
+    let runs = (seeds.iter())
         .flat_map(|&seed| methods.iter().map(move |&method| (method, seed)))
-        .map(|(method, seed)| PlannedRun::of_method(method, &config, seed))
+        .map(|(method, seed)| PlannedRun::of_method(method, &settings, seed))
         .collect();
-
     let data = MatrixData::read(experiment, &arguments.matrix)?;
-    check(&runs, &data.train.view())?;
-    let output = Output::open(&experiment.out("compare")?)?;
-    let folder = RunFolder::open(&output.folder().join("runs"))?;
-    let summary = DataSummary::of(experiment.data_name()?, &data);
-    experiment.say(&format!("{summary}; {} runs", runs.len()));
     let labels = LabelCharts::of(data.train.view());
-    let origin = Origin::of_this_process(cpu);
-    let made = |records: &[_]| Comparison {
-        data: &summary,
-        labels: &labels,
-        origin: &origin,
-        settings: &config,
-        seeds: &seeds,
-        planned_runs: runs.len(),
-        time_budgets: &arguments.time_budgets,
-        records: records.to_vec(),
-    };
-
-    let (records, stopped) = data.with_arena(&arguments.matrix, cpu, |arena| {
-        let limit = arena.time_limit_seconds;
-        let report = |records: &[_]| made(records).write(&output);
-        let mut progress = MatrixProgress::new(&runs, limit, experiment.quiet, report);
-        let result = run_matrix(&runs, arena, &folder, &mut progress);
-        progress.finish()?;
-        Ok(result?)
-    })?;
-    if !records.is_empty() {
-        let mut out = std::io::stdout().lock();
-        write!(out, "{}", made(&records).to_text())?;
-        experiment.say(&format!("\nthe report is {}", output.folder().join("report.html").display()));
-    }
-    if stopped {
-        experiment.say("interrupted; start again with the same arguments to go on");
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
-    Ok(ExitCode::SUCCESS)
+    let report = Comparison { labels: &labels, time_budgets: &arguments.time_budgets };
+    let matrix =
+        Matrix { experiment, arguments: &arguments.matrix, settings: &settings, seeds: &seeds, runs, data };
+    matrix.run("compare", &report)
 }
 
 fn read_methods(names: &[String]) -> anyhow::Result<Vec<Method>> {

@@ -1,17 +1,13 @@
 //! `lookalike sweep`
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use lookalike::experiment::{Method, PlannedRun, RunFolder, run_matrix};
+use lookalike::experiment::{Method, PlannedRun};
 use lookalike::train::TrainConfig;
 
-use super::compare::DataSummary;
-use super::experiment::output::{Origin, Output};
-use super::experiment::progress::MatrixProgress;
-use super::experiment::{ExperimentArguments, MatrixArguments, MatrixData, check};
-use crate::exit::INTERRUPTED;
+use super::experiment::matrix::Matrix;
+use super::experiment::{ExperimentArguments, MatrixArguments, MatrixData};
 use crate::signals;
 
 mod knob;
@@ -53,54 +49,23 @@ pub(crate) fn run(arguments: SweepArguments) -> anyhow::Result<ExitCode> {
 
 fn sweep(arguments: &SweepArguments) -> anyhow::Result<ExitCode> {
     let experiment = &arguments.experiment;
-    let cpu = experiment.machine.cpu()?;
-    let config = experiment.settings()?;
-    let seeds = arguments.matrix.seeds(config.seed);
+    let settings = experiment.settings()?;
+    let seeds = arguments.matrix.seeds(settings.seed);
     let methods = match &arguments.methods[..] {
-        [] => vec![Method::of(&config)],
+        [] => vec![Method::of(&settings)],
         given => given.to_vec(),
     };
     let points = knob::points(&arguments.vary, arguments.one_at_a_time);
-    let runs: Vec<PlannedRun> = (seeds.iter())
+    let runs = (seeds.iter())
         .flat_map(|&seed| methods.iter().map(move |&method| (method, seed)))
         .flat_map(|(method, seed)| points.iter().map(move |point| (method, seed, point)))
-        .map(|(method, seed, point)| planned(method, seed, point, &config))
+        .map(|(method, seed, point)| planned(method, seed, point, &settings))
         .collect();
-
-    let data = MatrixData::read(experiment, &arguments.matrix)?;
-    check(&runs, &data.train.view())?;
-    let output = Output::open(&experiment.out("sweep")?)?;
-    let folder = RunFolder::open(&output.folder().join("runs"))?;
-    let summary = DataSummary::of(experiment.data_name()?, &data);
-    experiment.say(&format!("{summary}; {} runs", runs.len()));
-    let origin = Origin::of_this_process(cpu);
     let names: Vec<&str> = arguments.vary.iter().map(|varied| varied.knob.name()).collect();
-    let made = |records: &[_]| Sweep {
-        data: &summary,
-        origin: &origin,
-        settings: &config,
-        seeds: &seeds,
-        names: &names,
-        planned_runs: runs.len(),
-        records: records.to_vec(),
-    };
-    let (records, stopped) = data.with_arena(&arguments.matrix, cpu, |arena| {
-        let limit = arena.time_limit_seconds;
-        let report = |records: &[_]| made(records).write(&output);
-        let mut progress = MatrixProgress::new(&runs, limit, experiment.quiet, report);
-        let result = run_matrix(&runs, arena, &folder, &mut progress);
-        progress.finish()?;
-        Ok(result?)
-    })?;
-    if !records.is_empty() {
-        write!(std::io::stdout().lock(), "{}", made(&records).to_text())?;
-        experiment.say(&format!("\nthe report is {}", output.folder().join("report.html").display()));
-    }
-    if stopped {
-        experiment.say("interrupted; start again with the same arguments to go on");
-        return Ok(ExitCode::from(INTERRUPTED));
-    }
-    Ok(ExitCode::SUCCESS)
+    let data = MatrixData::read(experiment, &arguments.matrix)?;
+    let matrix =
+        Matrix { experiment, arguments: &arguments.matrix, settings: &settings, seeds: &seeds, runs, data };
+    matrix.run("sweep", &Sweep { names: &names })
 }
 
 /// The run of a method with some settings changed.

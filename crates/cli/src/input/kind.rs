@@ -5,11 +5,11 @@
 //!   first lines are `labels feature:value feature:value …`.
 //! - Everything else is text; which kind of text is for its reader to tell.
 
-use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use lookalike::data::compression::Plain;
 use lookalike::data::open::{Input as Bytes, STDIN};
 use lookalike::data::packed::MAGIC;
 use lookalike::data::{DataError, ReadOptions, ReadReport, Source, xc};
@@ -117,22 +117,8 @@ impl Opened {
 pub(super) fn head(path: &Path) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     // Damage further on does not change what the beginning says.
-    let _ = open_plain(path)?.take(HEAD_BYTES).read_to_end(&mut head);
+    let _ = Plain::open(path)?.reader.take(HEAD_BYTES).read_to_end(&mut head);
     Ok(head)
-}
-
-/// Opens a file, or standard input for `-`, and decompresses it if need be.
-pub(super) fn open_plain(path: &Path) -> io::Result<Box<dyn Read + Send>> {
-    let mut raw: Box<dyn Read + Send> =
-        if path == Path::new(STDIN) { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
-    let mut start = Vec::new();
-    raw.by_ref().take(4).read_to_end(&mut start)?;
-    let raw = BufReader::with_capacity(1 << 16, Cursor::new(start.clone()).chain(raw));
-    Ok(match start[..] {
-        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
-        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::Decoder::with_buffer(raw)?),
-        _ => Box::new(raw),
-    })
 }
 
 pub(super) fn kind_of(head: &[u8]) -> Kind {

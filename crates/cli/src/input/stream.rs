@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use lookalike::artifact::Model;
+use lookalike::data::compression::Plain;
 use lookalike::data::open::STDIN;
 use lookalike::data::packed::MAGIC;
 use lookalike::data::xc::FIRST_ERRORS_MAX;
@@ -124,7 +125,7 @@ struct TextBlocks {
 impl TextBlocks {
     fn open(path: &Path, options: ReadOptions) -> Result<Self, TextError> {
         let name = if path == Path::new(STDIN) { "<stdin>".into() } else { path.display().to_string() };
-        let reader = kind::open_plain(path).map_err(|e| failed(&name, e))?;
+        let reader = Plain::open(path).map_err(|e| failed(&name, e))?.reader;
         Ok(Self {
             name,
             reader,

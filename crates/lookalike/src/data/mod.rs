@@ -5,6 +5,7 @@
 //! [`packed`] are the ways out; the other modules make and study data.
 
 mod blocks;
+pub mod compression;
 pub mod error;
 mod examples;
 pub mod law;

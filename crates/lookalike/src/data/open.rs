@@ -1,16 +1,12 @@
 //! From a path to bytes: plain files are mapped, pipes and compressed files
 //! are read whole.
-//!
-//! Compression is told by the first bytes, never by the name. Gzip members and
-//! zstd frames may follow one another, as `cat a.gz b.gz` and parallel
-//! compressors leave them.
 
-use std::fs::File;
-use std::io::{self, Cursor, Read};
+use std::io::{self, Read};
 use std::path::Path;
 
 use lookalike_mapped::MappedFile;
 
+use super::compression::{Compression, Plain};
 use super::error::{DataError, LINE_BYTES_MAX, Place};
 
 /// The path that means standard input.
@@ -62,30 +58,6 @@ fn is_plain_file(path: &Path) -> bool {
     path != Path::new(STDIN) && path.metadata().is_ok_and(|m| m.is_file())
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Compression {
-    Gzip,
-    Zstd,
-}
-
-impl Compression {
-    fn of(head: &[u8]) -> Option<Self> {
-        match head {
-            [0x1F, 0x8B, ..] => Some(Self::Gzip),
-            // A frame, or a skippable frame as parallel compressors put first.
-            [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Some(Self::Zstd),
-            _ => None,
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-        }
-    }
-}
-
 /// Decompressed bytes, as they come.
 pub(crate) struct ByteStream {
     pub(crate) name: String,
@@ -102,22 +74,7 @@ impl ByteStream {
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let name = display_name(path);
         let unreadable = |reason| DataError::Unreadable { file: name.clone(), reason };
-        let mut raw: Box<dyn Read + Send> = if path == Path::new(STDIN) {
-            Box::new(io::stdin())
-        } else {
-            Box::new(File::open(path).map_err(unreadable)?)
-        };
-        // A pipe may give its first bytes one by one, so they are read until
-        // there are four and put back in front.
-        let mut head = Vec::new();
-        raw.by_ref().take(4).read_to_end(&mut head).map_err(unreadable)?;
-        let compression = Compression::of(&head);
-        let raw = io::BufReader::with_capacity(1 << 16, Cursor::new(head).chain(raw));
-        let reader: Box<dyn Read + Send> = match compression {
-            None => Box::new(raw),
-            Some(Compression::Gzip) => Box::new(flate2::bufread::MultiGzDecoder::new(raw)),
-            Some(Compression::Zstd) => Box::new(zstd::Decoder::with_buffer(raw).map_err(unreadable)?),
-        };
+        let Plain { compression, reader } = Plain::open(path).map_err(unreadable)?;
         Ok(Self { name, compression, reader, block: vec![0; 1 << 20], lines: 0, line_bytes: 0 })
     }
 

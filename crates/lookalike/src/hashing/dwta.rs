@@ -30,9 +30,7 @@ use rand_xoshiro::rand_core::Rng as _;
 /// Densified winner-take-all; see the module's description.
 #[derive(Clone, Debug)]
 pub struct Dwta {
-    dim: usize,
-    k: usize,
-    l: usize,
+    shape: FamilyShape,
     bin: usize,
     shift: u32,
     buckets: usize,
@@ -53,11 +51,11 @@ impl Dwta {
             dims.extend_from_slice(&shuffled(shape.dim, seed, permutation)[..used]);
         }
         dims.truncate(len);
-        Ok(Self { dim: shape.dim, k: shape.k, l: shape.l, bin, shift: shape.shift(), buckets, dims })
+        Ok(Self { shape: *shape, bin, shift: shape.shift(), buckets, dims })
     }
 
     fn bins(&self) -> usize {
-        self.k * self.l
+        self.shape.k * self.shape.l
     }
 
     fn dims_of(&self, bin: usize) -> &[u32] {
@@ -81,8 +79,8 @@ impl Dwta {
     fn densify(&self, values: &[f32], lanes: usize, filled: &[u16], tables: Range<usize>, codes: &mut [u32]) {
         let anywhere = filled.iter().fold(0, |all, &lanes| all | lanes);
         for (table, codes) in tables.zip(codes.chunks_exact_mut(lanes)) {
-            for function in 0..self.k {
-                let bin = table * self.k + function;
+            for function in 0..self.shape.k {
+                let bin = table * self.shape.k + function;
                 let mut empty = anywhere & !filled[bin];
                 while empty != 0 {
                     let lane = empty.trailing_zeros() as usize;
@@ -117,16 +115,8 @@ fn shuffled(len: usize, seed: u64, permutation: u64) -> Vec<u32> {
 }
 
 impl HashFamily for Dwta {
-    fn dim(&self) -> usize {
-        self.dim
-    }
-
-    fn functions(&self) -> usize {
-        self.k
-    }
-
-    fn tables(&self) -> usize {
-        self.l
+    fn shape(&self) -> &FamilyShape {
+        &self.shape
     }
 
     fn buckets(&self) -> usize {
@@ -141,11 +131,11 @@ impl HashFamily for Dwta {
         scratch: &mut HashScratch,
         codes: &mut [u32],
     ) {
-        let values = &block.values()[..self.dim * LANES];
+        let values = &block.values()[..self.shape.dim * LANES];
         let codes = &mut codes[..tables.len() * LANES];
-        let per_table = self.k * self.bin;
+        let per_table = self.shape.k * self.bin;
         let dims = &self.dims[tables.start * per_table..tables.end * per_table];
-        dwta_codes(cpu, values, dims, self.bin, self.k, self.shift, codes);
+        dwta_codes(cpu, values, dims, self.bin, self.shape.k, self.shift, codes);
 
         // Counting does not stop early and so runs in vector registers.
         let zeroes: usize = values.iter().map(|&x| usize::from(x == 0.0)).sum();
@@ -161,22 +151,22 @@ impl HashFamily for Dwta {
             let filled = self.dims_of(bin).iter().fold(0, |mask, &dim| mask | scratch.masks[dim as usize]);
             scratch.masks.push(filled);
         }
-        self.densify(values, LANES, &scratch.masks[self.dim..], tables, codes);
+        self.densify(values, LANES, &scratch.masks[self.shape.dim..], tables, codes);
     }
 
     fn hash_sparse(&self, ids: &[u32], values: &[f32], codes: &mut [u32]) {
-        let mut dense = vec![0.0; self.dim];
+        let mut dense = vec![0.0; self.shape.dim];
         for (&id, &value) in ids.iter().zip(values) {
             dense[id as usize] = value;
         }
         let is_filled = |bin| self.dims_of(bin).iter().any(|&dim| dense[dim as usize] != 0.0);
         let filled: Vec<u16> = (0..self.bins()).map(|bin| u16::from(is_filled(bin))).collect();
         for (table, code) in codes.iter_mut().enumerate() {
-            *code = (0..self.k)
-                .map(|k| self.winner(&dense, 1, 0, table * self.k + k) << (self.shift * k as u32))
+            *code = (0..self.shape.k)
+                .map(|k| self.winner(&dense, 1, 0, table * self.shape.k + k) << (self.shift * k as u32))
                 .sum();
         }
-        self.densify(&dense, 1, &filled, 0..self.l, codes);
+        self.densify(&dense, 1, &filled, 0..self.shape.l, codes);
     }
 }
 
@@ -211,9 +201,11 @@ mod tests {
             0
         };
         let code = |table: usize| {
-            (0..family.k).map(|k| hash((table * family.k + k) as isize) << (family.shift as usize * k)).sum()
+            (0..family.shape.k)
+                .map(|k| hash((table * family.shape.k + k) as isize) << (family.shift as usize * k))
+                .sum()
         };
-        (0..family.l).map(code).collect()
+        (0..family.shape.l).map(code).collect()
     }
 
     fn rows_of(vectors: &[Vec<f32>], dim: usize) -> Vec<f32> {

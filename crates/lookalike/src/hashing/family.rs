@@ -20,14 +20,23 @@ use crate::model::RowsView;
 /// every table. For every two vectors, the chance over seeds that one function
 /// agrees rises with their similarity.
 pub trait HashFamily: Send + Sync + std::fmt::Debug {
+    /// What it was drawn with.
+    fn shape(&self) -> &FamilyShape;
+
     /// Numbers in a vector.
-    fn dim(&self) -> usize;
+    fn dim(&self) -> usize {
+        self.shape().dim
+    }
 
     /// K, the functions of one table.
-    fn functions(&self) -> usize;
+    fn functions(&self) -> usize {
+        self.shape().k
+    }
 
     /// L, the number of tables.
-    fn tables(&self) -> usize;
+    fn tables(&self) -> usize {
+        self.shape().l
+    }
 
     /// The number of possible codes of a table.
     fn buckets(&self) -> usize;

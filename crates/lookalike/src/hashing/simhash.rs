@@ -17,9 +17,7 @@ use rand_xoshiro::rand_core::Rng as _;
 /// Signs of Gaussian projections; see the module's description.
 #[derive(Clone, Debug)]
 pub struct SimHash {
-    dim: usize,
-    k: usize,
-    l: usize,
+    shape: FamilyShape,
     /// One row of `dim` numbers a function, table after table.
     projections: Vec<f32>,
 }
@@ -33,13 +31,13 @@ impl SimHash {
         for (function, row) in projections.chunks_exact_mut(dim).enumerate() {
             fill_gaussian(row, &mut random::rng(seed, Stream::Hash, function as u64, 1));
         }
-        Ok(Self { dim, k, l, projections })
+        Ok(Self { shape: *shape, projections })
     }
 
     /// Puts the signs of each table's K projections together, `lanes` vectors
     /// side by side.
     fn collect_signs(&self, projected: &[f32], lanes: usize, codes: &mut [u32]) {
-        let tables = projected.chunks_exact(self.k * lanes).zip(codes.chunks_exact_mut(lanes));
+        let tables = projected.chunks_exact(self.shape.k * lanes).zip(codes.chunks_exact_mut(lanes));
         for (projected, codes) in tables {
             codes.fill(0);
             for (function, projected) in projected.chunks_exact(lanes).enumerate() {
@@ -66,20 +64,12 @@ fn fill_gaussian(out: &mut [f32], rng: &mut random::Rng) {
 }
 
 impl HashFamily for SimHash {
-    fn dim(&self) -> usize {
-        self.dim
-    }
-
-    fn functions(&self) -> usize {
-        self.k
-    }
-
-    fn tables(&self) -> usize {
-        self.l
+    fn shape(&self) -> &FamilyShape {
+        &self.shape
     }
 
     fn buckets(&self) -> usize {
-        1 << self.k
+        1 << self.shape.k
     }
 
     fn hash_block(
@@ -90,14 +80,15 @@ impl HashFamily for SimHash {
         scratch: &mut HashScratch,
         codes: &mut [u32],
     ) {
-        let functions = tables.len() * self.k;
-        let rows = &self.projections[tables.start * self.k * self.dim..][..functions * self.dim];
-        let projections = Strided { data: rows, row_stride: self.dim, column_stride: 1 };
+        let functions = tables.len() * self.shape.k;
+        let rows =
+            &self.projections[tables.start * self.shape.k * self.shape.dim..][..functions * self.shape.dim];
+        let projections = Strided { data: rows, row_stride: self.shape.dim, column_stride: 1 };
         let vectors = Strided { data: block.values(), row_stride: LANES, column_stride: 1 };
         scratch.projected.clear();
         scratch.projected.resize(functions * LANES, 0.0);
         let projected = &mut scratch.projected;
-        gemm(cpu, functions, LANES, self.dim, projections, vectors, projected, LANES);
+        gemm(cpu, functions, LANES, self.shape.dim, projections, vectors, projected, LANES);
         self.collect_signs(&scratch.projected, LANES, &mut codes[..tables.len() * LANES]);
     }
 
@@ -105,8 +96,8 @@ impl HashFamily for SimHash {
         let project = |row: &[f32]| -> f32 {
             ids.iter().zip(values).map(|(&id, value)| row[id as usize] * value).sum()
         };
-        let projected: Vec<f32> = self.projections.chunks_exact(self.dim).map(project).collect();
-        self.collect_signs(&projected, 1, &mut codes[..self.l]);
+        let projected: Vec<f32> = self.projections.chunks_exact(self.shape.dim).map(project).collect();
+        self.collect_signs(&projected, 1, &mut codes[..self.shape.l]);
     }
 }
 

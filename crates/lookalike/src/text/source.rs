@@ -4,13 +4,14 @@
 //! vectorising, which are not, happen in parallel on the chunks.
 
 use std::fs::File;
-use std::io::{BufReader, Cursor, Read};
+use std::io::{Cursor, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use memchr::{memchr, memchr_iter, memchr2, memrchr};
 
 use super::TextError;
+use crate::data::compression::Plain;
 
 /// The size of a chunk. Never a function of the number of threads.
 const CHUNK_BYTES: usize = 128 << 10;
@@ -18,6 +19,9 @@ const CHUNK_BYTES: usize = 128 << 10;
 const GROUP_CHUNKS: usize = 64;
 /// No record is longer; past this a quote was left open or the file is not text.
 const RECORD_BYTES_MAX: usize = 16 << 20;
+
+/// What some editors put in front of UTF-8.
+const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// Bytes that can be read from the start as often as needed.
 #[derive(Clone, Debug)]
@@ -35,36 +39,21 @@ impl Source {
         }
     }
 
-    /// The plain bytes from the start: gzip and zstd are told by their first
-    /// bytes and unpacked, and a byte-order mark is skipped.
+    /// The plain bytes from the start, decompressed and without a byte-order mark.
     pub(super) fn open(&self) -> Result<Box<dyn Read + Send>, TextError> {
         let failed = |e| TextError::io(self.name(), e);
-        let raw: Box<dyn Read + Send> = match self {
-            Self::Path(path) => Box::new(File::open(path).map_err(failed)?),
-            Self::Memory { bytes, .. } => Box::new(Cursor::new(Arc::clone(bytes))),
+        let plain = match self {
+            Self::Path(path) => Plain::of(File::open(path).map_err(failed)?),
+            Self::Memory { bytes, .. } => Plain::of(Cursor::new(Arc::clone(bytes))),
         };
-        let (start, raw) = peek::<4>(raw).map_err(failed)?;
-        let plain: Box<dyn Read + Send> = match start[..] {
-            [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(BufReader::new(raw))),
-            [0x28, 0xb5, 0x2f, 0xfd] => Box::new(zstd::stream::read::Decoder::new(raw).map_err(failed)?),
-            _ => raw,
-        };
-        let (start, mut plain) = peek::<3>(plain).map_err(failed)?;
-        if start == [0xef, 0xbb, 0xbf] {
-            plain.read_exact(&mut [0; 3]).map_err(failed)?;
+        let mut plain = plain.map_err(failed)?.reader;
+        let mut start = Vec::with_capacity(BYTE_ORDER_MARK.len());
+        plain.by_ref().take(BYTE_ORDER_MARK.len() as u64).read_to_end(&mut start).map_err(failed)?;
+        if start == BYTE_ORDER_MARK {
+            return Ok(plain);
         }
-        Ok(plain)
+        Ok(Box::new(Cursor::new(start).chain(plain)))
     }
-}
-
-/// The first bytes (fewer at the end of a short file) and a reader that still
-/// gives all of them.
-fn peek<const N: usize>(
-    mut reader: Box<dyn Read + Send>,
-) -> std::io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
-    let mut start = Vec::with_capacity(N);
-    reader.by_ref().take(N as u64).read_to_end(&mut start)?;
-    Ok((start.clone(), Box::new(Cursor::new(start).chain(reader))))
 }
 
 /// Whole records, in the order of the file.

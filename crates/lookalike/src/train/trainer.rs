@@ -29,7 +29,7 @@ pub struct Progress {
     pub epoch: usize,
     /// Examples of the current epoch that are done.
     pub position: usize,
-    /// Time spent in steps; evaluation is not counted.
+    /// Time spent in making the model and in steps; reading and evaluation are not counted.
     pub train_seconds: f64,
     /// Training examples that have a label.
     pub examples: usize,
@@ -106,6 +106,7 @@ pub struct Trainer<'a> {
 impl<'a> Trainer<'a> {
     /// A new model for these examples.
     pub fn new(config: TrainConfig, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        let start = Instant::now();
         config.check(&examples)?;
         let shape = config.network(examples.num_features, examples.num_classes);
         let mut network = Network::random(shape, config.init, config.seed);
@@ -122,7 +123,9 @@ impl<'a> Trainer<'a> {
             text: None,
             names: None,
         };
-        Self::resume(model, examples, cpu)
+        let mut trainer = Self::resume(model, examples, cpu)?;
+        trainer.model.progress.train_seconds = start.elapsed().as_secs_f64();
+        Ok(trainer)
     }
 
     /// Goes on with a model; its settings may have been changed in between.

@@ -6,8 +6,7 @@ use lookalike::train::TrainConfig;
 use lookalike_report::{Axis, Chart, Column, Format, Page, Section, Series, Table, human};
 use serde::Serialize;
 
-use crate::commands::compare::settings_section;
-use crate::commands::experiment::output::{Origin, Output};
+use crate::commands::experiment::output::{Origin, Output, settings_section};
 
 /// The look of the true distribution; samplers look as in a comparison.
 const TRUTH_STYLE: usize = 0;

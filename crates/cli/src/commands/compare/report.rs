@@ -1,119 +1,41 @@
 //! The report of a comparison: the paper's tables and figures, and what the
 //! paper leaves out.
 
-use std::fmt;
-
-use lookalike::data::Examples;
 use lookalike::experiment::summary::{
-    Group, MAIN_METRIC, Reached, Reference, default_time_budgets, groups, reference,
+    Group, MAIN_METRIC, Reached, Reference, Spread, default_time_budgets, groups, reference,
 };
-use lookalike::experiment::{CurvePoint, DataFingerprint, RunRecord};
-use lookalike::train::TrainConfig;
+use lookalike::experiment::{CurvePoint, RunRecord};
 use lookalike_report::{Axis, Chart, Column, Format, Page, Section, Series, Table, human};
-use serde::Serialize;
 
-use crate::commands::experiment::MatrixData;
-use crate::commands::experiment::output::{LabelCharts, Origin, Output, reached, spread};
+use crate::commands::experiment::matrix::{MatrixReport, Results, negatives_given_column, precision_column};
+use crate::commands::experiment::output::{LabelCharts, Output, reached, settings_section, spread};
 
-/// The data in a few numbers.
-#[derive(Serialize)]
-pub(crate) struct DataSummary {
-    pub(crate) name: String,
-    pub(crate) train: DataFingerprint,
-    pub(crate) test: DataFingerprint,
-}
-
-impl DataSummary {
-    pub(crate) fn of(name: String, data: &MatrixData) -> Self {
-        let of = |examples: Examples<'_>| DataFingerprint::of(&examples);
-        Self { name, train: of(data.train.view()), test: of(data.test()) }
-    }
-
-    /// Puts the numbers to know first on a page.
-    pub(crate) fn facts(&self, page: Page) -> Page {
-        let count = |n: usize| human::count(n as u64);
-        page.fact("Classes", count(self.train.classes))
-            .fact("Training examples", count(self.train.examples))
-            .fact("Test examples", count(self.test.examples))
-            .fact("Features", count(self.train.features))
-    }
-}
-
-impl fmt::Display for DataSummary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |n: usize| human::count(n as u64);
-        write!(
-            f,
-            "{}: {} classes, {} features, {} training and {} test examples",
-            self.name,
-            count(self.train.classes),
-            count(self.train.features),
-            count(self.train.examples),
-            count(self.test.examples)
-        )
-    }
-}
-
-/// Everything a report is made from.
+/// What the report needs beside the results.
 pub(super) struct Comparison<'a> {
-    pub(super) data: &'a DataSummary,
     pub(super) labels: &'a LabelCharts,
-    pub(super) origin: &'a Origin,
-    pub(super) settings: &'a TrainConfig,
-    pub(super) seeds: &'a [u64],
-    pub(super) planned_runs: usize,
     /// In seconds; empty for the default.
     pub(super) time_budgets: &'a [f64],
-    pub(super) records: Vec<RunRecord>,
 }
 
-/// What `results.json` holds, for a sweep as well.
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) struct Results<'a> {
-    pub(crate) origin: &'a Origin,
-    pub(crate) data: &'a DataSummary,
-    pub(crate) settings: &'a TrainConfig,
-    pub(crate) seeds: &'a [u64],
-    pub(crate) planned_runs: usize,
-    pub(crate) runs: &'a [RunRecord],
-}
-
-impl Comparison<'_> {
-    /// Writes the whole folder.
-    pub(super) fn write(&self, output: &Output) -> anyhow::Result<()> {
-        let groups = groups(&self.records);
+impl MatrixReport for Comparison<'_> {
+    fn write(&self, results: &Results<'_>, output: &Output) -> anyhow::Result<()> {
+        let groups = groups(results.runs);
         let tables = self.tables(&groups);
         let charts = Charts::of(&groups);
         let named: Vec<_> = tables.iter().map(|(name, table)| (*name, table)).collect();
-        output.write_tables(&named)?;
-        output.write("curves.csv", &curves(&self.records).to_csv())?;
+        results.write(output, &named)?;
         output.write_charts(&charts.named())?;
         output.write_charts(&self.labels.named())?;
-        output.write("tables.md", &self.markdown(&tables))?;
-        let results = Results {
-            origin: self.origin,
-            data: self.data,
-            settings: self.settings,
-            seeds: self.seeds,
-            planned_runs: self.planned_runs,
-            runs: &self.records,
-        };
-        output.write_json("results.json", &results)?;
-        output.write("report.html", &self.page(&groups, &tables, &charts).to_html())
+        output.write("report.html", &self.page(results, &groups, &tables, &charts).to_html())
     }
 
-    /// The tables for the terminal.
-    pub(super) fn to_text(&self) -> String {
-        let tables = self.tables(&groups(&self.records));
+    fn to_text(&self, results: &Results<'_>) -> String {
+        let tables = self.tables(&groups(results.runs));
         tables.iter().map(|(_, table)| table.to_text()).collect::<Vec<_>>().join("\n")
     }
+}
 
-    fn markdown(&self, tables: &[(&str, Table)]) -> String {
-        let tables: Vec<String> = tables.iter().map(|(_, table)| table.to_markdown()).collect();
-        format!("{}\n{}", tables.join("\n"), self.origin.markdown(&self.data.to_string(), self.seeds))
-    }
-
+impl Comparison<'_> {
     fn tables(&self, groups: &[Group<'_>]) -> Vec<(&'static str, Table)> {
         let Some(reference) = reference(groups, MAIN_METRIC) else { return Vec::new() };
         let budgets = match self.time_budgets {
@@ -127,21 +49,27 @@ impl Comparison<'_> {
         ]
     }
 
-    fn page(&self, groups: &[Group<'_>], tables: &[(&str, Table)], charts: &Charts) -> Page {
-        let mut page = Page::new(format!("Which sampler for {}?", self.data.name));
+    fn page(
+        &self,
+        results: &Results<'_>,
+        groups: &[Group<'_>],
+        tables: &[(&str, Table)],
+        charts: &Charts,
+    ) -> Page {
+        let mut page = Page::new(format!("Which sampler for {}?", results.data.name));
         let reference = reference(groups, MAIN_METRIC);
         for sentence in reference.iter().flat_map(|reference| answer(groups, reference)) {
             page = page.lead(sentence);
         }
-        let missing = self.planned_runs - self.records.len();
+        let missing = results.planned_runs - results.runs.len();
         if missing > 0 {
-            page = page.lead(format!("{missing} of {} runs are still to be done.", self.planned_runs));
+            page = page.lead(format!("{missing} of {} runs are still to be done.", results.planned_runs));
         }
-        let total: f64 = self.records.iter().filter_map(RunRecord::total_seconds).sum();
-        page = self
+        let total: f64 = results.runs.iter().filter_map(RunRecord::total_seconds).sum();
+        page = results
             .data
             .facts(page)
-            .fact("Seeds", self.seeds.len().to_string())
+            .fact("Seeds", results.seeds.len().to_string())
             .fact("Training time, all runs", human::seconds(total));
         let table = |name: &str| tables.iter().find(|(n, _)| *n == name).map(|(_, table)| table.clone());
         let with = |section: Section, name: &str| match table(name) {
@@ -168,30 +96,9 @@ impl Comparison<'_> {
             .section(with(epochs, "epochs"))
             .section(with(time, "time"))
             .section(self.labels.section())
-            .section(settings_section(self.settings, &["sampler", "loss", "seed"]));
-        self.origin.foot(page)
+            .section(settings_section(results.settings, &["sampler", "loss", "seed"]));
+        results.origin.foot(page)
     }
-}
-
-/// All settings, for who wants to know exactly, but those that runs differ in.
-pub(crate) fn settings_section(settings: &TrainConfig, without: &[&str]) -> Section {
-    let mut table = Table::new("").column(Column::text("Setting")).column(Column::text("Value"));
-    // By way of text, which has the shortest digits of an f32; a value would
-    // have those of the f64 nearest to it.
-    let text = serde_json::to_string(settings).unwrap_or_default();
-    let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-    let mut push = |name: String, value: &serde_json::Value| {
-        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        table.push_row([name.into(), if value.is_null() { "chosen".into() } else { text.into() }]);
-    };
-    let settings = value.as_object().into_iter().flatten();
-    for (name, value) in settings.filter(|(name, _)| !without.contains(&name.as_str())) {
-        match value.as_object() {
-            Some(inner) => inner.iter().for_each(|(key, value)| push(format!("{name}.{key}"), value)),
-            None => push(name.clone(), value),
-        }
-    }
-    Section::new("Settings").prose("What all runs have in common.").table(table)
 }
 
 /// The answer, before the evidence: who is best, who is good soonest.
@@ -290,7 +197,7 @@ fn epochs_table(groups: &[Group<'_>], reference: &Reference) -> Table {
         .column(Column::text("Method"))
         .column(column(50))
         .column(column(90))
-        .column(Column::number("final P@1", Format::Fixed(2)).highest_is_best());
+        .column(precision_column("final P@1"));
     let epochs = |epochs: f64| format!("E{}", human::number((100.0 * epochs).round() / 100.0));
     for group in groups {
         let to = |share: f64| match group.epochs_to(MAIN_METRIC, share * reference.final_value) {
@@ -309,7 +216,6 @@ fn epochs_table(groups: &[Group<'_>], reference: &Reference) -> Table {
 
 /// The paper's Table 3, and the time to 90%.
 fn time_table(groups: &[Group<'_>], reference: &Reference) -> Table {
-    let precision = |name: &str| Column::number(name, Format::Fixed(2)).highest_is_best();
     let mut table = Table::new("Training time and accuracy")
         .column(Column::text("Method"))
         .column(Column::number("time an epoch", Format::Seconds).lowest_is_best())
@@ -318,25 +224,21 @@ fn time_table(groups: &[Group<'_>], reference: &Reference) -> Table {
                 .highest_is_best()
                 .hint(format!("time an epoch of {} divided by the method's own", reference.name)),
         )
-        .column(precision("P@1"))
-        .column(precision("P@5").hint("hits among the best 5, divided by 5"))
-        .column(
-            precision("capped P@5")
-                .hint("hits among the best 5, divided by 5 or the number of true labels if less: the paper's P@5"),
-        )
+        .column(precision_column("P@1"))
+        .column(precision_column("P@5").hint("hits among the best 5, divided by 5"))
+        .column(precision_column("capped P@5").hint(
+            "hits among the best 5, divided by 5 or the number of true labels if less: the paper's P@5",
+        ))
         .column(
             Column::number("time to 90%", Format::Seconds)
                 .lowest_is_best()
                 .hint(format!("training time until P@1 is first 90% of the final P@1 of {}", reference.name)),
         )
-        .column(
-            Column::number("negatives given", Format::Percent(0))
-                .hint("the part of the negatives asked for that the sampler gave; below 100% where hash tables give too few"),
-        );
+        .column(negatives_given_column());
     for group in groups {
         let epoch = group.seconds_per_epoch();
         let given = group.records.iter().map(|record| record.negatives_given_share);
-        let given = lookalike::experiment::summary::Spread::of(given).map(|spread| spread.mean);
+        let given = Spread::of(given).map(|spread| spread.mean);
         table.push_row([
             group.name.into(),
             spread(epoch),
@@ -356,41 +258,11 @@ fn equal_time_table(groups: &[Group<'_>], budgets: &[f64]) -> Table {
     let mut table = Table::new("P@1 at equal training times").column(Column::text("Method"));
     for &seconds in budgets {
         let name = format!("after {}", human::seconds(seconds));
-        table = table.column(Column::number(name, Format::Fixed(2)).highest_is_best());
+        table = table.column(precision_column(&name));
     }
     for group in groups {
         let values = budgets.iter().map(|&seconds| spread(group.value_at_time(MAIN_METRIC, seconds)));
         table.push_row(std::iter::once(group.name.into()).chain(values));
-    }
-    table
-}
-
-/// Every evaluation of every run, for other programs.
-pub(crate) fn curves(records: &[RunRecord]) -> Table {
-    let points = records.iter().flat_map(|record| &record.curve);
-    let mut metrics: Vec<&String> = points.flat_map(|point| point.metrics.keys()).collect();
-    metrics.sort_unstable();
-    metrics.dedup();
-    let number = |name: &str| Column::number(name, Format::Number);
-    let mut table = Table::new("Curves").column(Column::text("run")).column(number("seed"));
-    for name in
-        ["iteration", "epoch", "train seconds", "loss"].into_iter().chain(metrics.iter().map(|m| m.as_str()))
-    {
-        table = table.column(number(name));
-    }
-    for record in records {
-        for point in &record.curve {
-            let head = [
-                record.run.name.as_str().into(),
-                record.run.settings.seed.into(),
-                point.iteration.into(),
-                point.epoch.into(),
-                point.train_seconds.into(),
-                point.loss.into(),
-            ];
-            let values = metrics.iter().map(|metric| point.metric(metric).into());
-            table.push_row(head.into_iter().chain(values));
-        }
     }
     table
 }

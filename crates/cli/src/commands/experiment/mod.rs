@@ -1,6 +1,7 @@
 //! What `compare`, `sweep` and `adapt` share: which data, which settings, where
 //! to write, and how progress is shown.
 
+pub(crate) mod matrix;
 pub(crate) mod output;
 pub(crate) mod progress;
 
@@ -165,7 +166,7 @@ impl MatrixArguments {
     }
 
     /// How often to evaluate.
-    pub(crate) fn every(&self) -> anyhow::Result<EvaluateEvery> {
+    fn every(&self) -> anyhow::Result<EvaluateEvery> {
         match self.eval_iterations {
             Some(steps) => Ok(EvaluateEvery::Iterations(steps)),
             None if self.eval_every.is_finite() && self.eval_every > 0.0 => {
@@ -209,18 +210,18 @@ impl MatrixData {
     }
 
     /// The test examples in use.
-    pub(crate) fn test(&self) -> Examples<'_> {
+    fn test(&self) -> Examples<'_> {
         self.chosen.as_ref().map_or_else(|| self.test.view(), |(data, _)| data.view())
     }
 
     /// True labels of a test example that training never saw.
-    pub(crate) fn unknown_labels(&self, example: usize) -> usize {
+    fn unknown_labels(&self, example: usize) -> usize {
         let place = self.chosen.as_ref().map_or(example, |(_, places)| places[example]);
         self.test.unknown_labels(place)
     }
 
     /// Calls `work` with everything the runs have in common.
-    pub(crate) fn with_arena<R>(
+    fn with_arena<R>(
         &self,
         matrix: &MatrixArguments,
         cpu: Cpu,
@@ -241,7 +242,7 @@ impl MatrixData {
 }
 
 /// Bad settings must show before hours of training.
-pub(crate) fn check(runs: &[PlannedRun], examples: &Examples<'_>) -> anyhow::Result<()> {
+fn check(runs: &[PlannedRun], examples: &Examples<'_>) -> anyhow::Result<()> {
     for run in runs {
         let config = &run.settings;
         config.check(examples)?;

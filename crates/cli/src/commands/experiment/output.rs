@@ -6,8 +6,9 @@ use anyhow::Context;
 use lookalike::data::Examples;
 use lookalike::data::stats::label_frequencies;
 use lookalike::experiment::summary::{Reached, Spread};
+use lookalike::train::TrainConfig;
 use lookalike_kernels::Cpu;
-use lookalike_report::{Axis, Cell, Chart, Format, Page, Section, Series, Table, human};
+use lookalike_report::{Axis, Cell, Chart, Column, Format, Page, Section, Series, Table, human};
 use serde::Serialize;
 
 /// A folder of tables (CSV), charts (SVG and CSV), JSON and one page.
@@ -161,6 +162,27 @@ pub(crate) fn reached(value: Reached, write: impl Fn(f64) -> String) -> Cell {
         Reached::Fail { failed, of } if failed == of => "Fail".into(),
         Reached::Fail { failed, of } => format!("Fail ({failed} of {of})").into(),
     }
+}
+
+/// All settings, for who wants to know exactly, but those that runs differ in.
+pub(crate) fn settings_section(settings: &TrainConfig, without: &[&str]) -> Section {
+    let mut table = Table::new("").column(Column::text("Setting")).column(Column::text("Value"));
+    // By way of text, which has the shortest digits of an f32; a value would
+    // have those of the f64 nearest to it.
+    let text = serde_json::to_string(settings).unwrap_or_default();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+    let mut push = |name: String, value: &serde_json::Value| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        table.push_row([name.into(), if value.is_null() { "chosen".into() } else { text.into() }]);
+    };
+    let settings = value.as_object().into_iter().flatten();
+    for (name, value) in settings.filter(|(name, _)| !without.contains(&name.as_str())) {
+        match value.as_object() {
+            Some(inner) => inner.iter().for_each(|(key, value)| push(format!("{name}.{key}"), value)),
+            None => push(name.clone(), value),
+        }
+    }
+    Section::new("Settings").prose("What all runs have in common.").table(table)
 }
 
 /// How the labels of a data set are distributed, as charts.

@@ -2,46 +2,26 @@
 
 use lookalike::experiment::RunRecord;
 use lookalike::experiment::summary::{Group, MAIN_METRIC, Spread, groups};
-use lookalike::train::TrainConfig;
 use lookalike_report::{Axis, Cell, Chart, Column, Format, Page, Section, Series, Table, human};
 
-use crate::commands::compare::{DataSummary, Results, curves, settings_section};
-use crate::commands::experiment::output::{Origin, Output, spread};
+use crate::commands::experiment::matrix::{MatrixReport, Results, negatives_given_column, precision_column};
+use crate::commands::experiment::output::{Output, settings_section, spread};
 
-/// Everything a report is made from.
+/// What the report needs beside the results.
 pub(super) struct Sweep<'a> {
-    pub(super) data: &'a DataSummary,
-    pub(super) origin: &'a Origin,
-    pub(super) settings: &'a TrainConfig,
-    pub(super) seeds: &'a [u64],
     /// The settings that are varied.
     pub(super) names: &'a [&'a str],
-    pub(super) planned_runs: usize,
-    pub(super) records: Vec<RunRecord>,
 }
 
-impl Sweep<'_> {
-    /// Writes the whole folder.
-    pub(super) fn write(&self, output: &Output) -> anyhow::Result<()> {
-        let groups = groups(&self.records);
+impl MatrixReport for Sweep<'_> {
+    fn write(&self, results: &Results<'_>, output: &Output) -> anyhow::Result<()> {
+        let groups = groups(results.runs);
         let table = self.table(&groups);
-        output.write_tables(&[("sweep", &table), ("curves", &curves(&self.records))])?;
-        output.write(
-            "tables.md",
-            &format!("{}\n{}", table.to_markdown(), self.origin.markdown(&self.data.to_string(), self.seeds)),
-        )?;
-        let results = Results {
-            origin: self.origin,
-            data: self.data,
-            settings: self.settings,
-            seeds: self.seeds,
-            planned_runs: self.planned_runs,
-            runs: &self.records,
-        };
-        output.write_json("results.json", &results)?;
-        let mut page = Page::new(format!("The effect of {} on {}", self.names.join(" and "), self.data.name))
-            .lead("All runs share data, network and batches; only what is varied differs.");
-        page = self.data.facts(page).fact("Seeds", self.seeds.len().to_string());
+        results.write(output, &[("sweep", &table)])?;
+        let mut page =
+            Page::new(format!("The effect of {} on {}", self.names.join(" and "), results.data.name))
+                .lead("All runs share data, network and batches; only what is varied differs.");
+        page = results.data.facts(page).fact("Seeds", results.seeds.len().to_string());
         let without: Vec<&str> = ["sampler", "loss", "seed"].iter().chain(self.names).copied().collect();
         for name in self.names {
             let (precision, time) = charts(&groups, name);
@@ -53,34 +33,32 @@ impl Sweep<'_> {
         }
         page = page
             .section(Section::new("All runs").table(table))
-            .section(settings_section(self.settings, &without));
-        output.write("report.html", &self.origin.foot(page).to_html())
+            .section(settings_section(results.settings, &without));
+        output.write("report.html", &results.origin.foot(page).to_html())
     }
 
-    /// The table for the terminal.
-    pub(super) fn to_text(&self) -> String {
-        self.table(&groups(&self.records)).to_text()
+    fn to_text(&self, results: &Results<'_>) -> String {
+        self.table(&groups(results.runs)).to_text()
     }
+}
 
+impl Sweep<'_> {
     fn table(&self, groups: &[Group<'_>]) -> Table {
         let mut table =
             Table::new(format!("Impact of {}", self.names.join(", "))).column(Column::text("Method"));
         for name in self.names {
             table = table.column(Column::number(*name, Format::Number));
         }
-        let precision = |name: &str| Column::number(name, Format::Fixed(2)).highest_is_best();
-        table = table
-            .column(precision("P@1"))
-            .column(precision("P@5"))
-            .column(precision("capped P@5"))
-            .column(Column::number("time an epoch", Format::Seconds).lowest_is_best())
-            .column(
-                Column::number("speed", Format::Times)
-                    .hint("time an epoch of the first row divided by the row's own, as in the paper's tables"),
-            )
-            .column(Column::number("negatives given", Format::Percent(0)).hint(
-                "the part of the negatives asked for that the sampler gave; below 100% where hash tables give too few",
-            ));
+        table =
+            table
+                .column(precision_column("P@1"))
+                .column(precision_column("P@5"))
+                .column(precision_column("capped P@5"))
+                .column(Column::number("time an epoch", Format::Seconds).lowest_is_best())
+                .column(Column::number("speed", Format::Times).hint(
+                    "time an epoch of the first row divided by the row's own, as in the paper's tables",
+                ))
+                .column(negatives_given_column());
         let first = groups.first().and_then(|group| Some(group.seconds_per_epoch()?.mean));
         for group in groups {
             let time = group.seconds_per_epoch();
