@@ -236,6 +236,9 @@ fn train_and_save(
         Outcome::Stopped => format!("interrupted in epoch {}; go on with --resume", told.epoch + 1),
     });
     warn_of_shortfall(trainer, say);
+    if let Some(sparse) = trainer.model.training.sparse {
+        say(describe_blend(trainer.model.network.sparse.as_ref(), sparse.held_out));
+    }
     if let Some(directory) = &arguments.model {
         // With --valid the best model is saved already, unless none was evaluated.
         if chooses
@@ -271,6 +274,17 @@ fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)
     say(trainer.describe_sampler());
     if model.progress.iteration > 0 {
         say(format!("going on after epoch {}, step {}", model.progress.epoch, model.progress.iteration));
+    }
+}
+
+/// How much the sparse part counts, as chosen on held-out examples.
+fn describe_blend(sparse: Option<&lookalike::model::SparsePart>, held_out: usize) -> String {
+    match sparse {
+        Some(sparse) => format!(
+            "sparse weights count {} times (chosen on up to {held_out} held-out examples)",
+            sparse.blend()
+        ),
+        None => "sparse weights did not help on held-out examples and are left out".into(),
     }
 }
 

@@ -18,8 +18,9 @@ use rayon::prelude::*;
 use super::best::Best;
 use super::ranking::TopK;
 use super::tile::{TILE_CLASSES, TILE_EXAMPLES, Tile};
+use crate::data::Examples;
 use crate::loss::RunningSum;
-use crate::model::RowsView;
+use crate::model::{Normalise, Postings, RowsView};
 
 /// Examples whose pieces are in work at the same time; it bounds the memory.
 const WAVE_EXAMPLES: usize = 4 * TILE_EXAMPLES;
@@ -52,10 +53,13 @@ struct Piece {
 struct Worker {
     tile: Tile,
     found: Vec<u32>,
+    /// Where the postings of each feature of the block's examples go on.
+    cursors: Vec<u32>,
 }
 
 /// The best [`TopK::k`] classes of each embedding, by `class_vector · embedding
-/// + bias`. Embeddings are rows with the stride of the class vectors.
+/// + bias`, and the blended sparse score if there is one. Embeddings are rows
+/// with the stride of the class vectors.
 ///
 /// An example's scores are the same bits for any number of threads; between
 /// batches of different sizes they may differ by rounding.
@@ -68,6 +72,7 @@ pub fn top_k(
     class_vectors: RowsView<'_>,
     bias: &[f32],
     embeddings: &[f32],
+    sparse: Option<SparseQueries<'_>>,
     scratch: &mut TopKScratch,
     out: &mut TopK,
 ) {
@@ -83,9 +88,59 @@ pub fn top_k(
     if num_classes == 0 {
         return;
     }
-    let query = Query { cpu, class_vectors, bias, k: out.stride, sums: out.wants_log_sum_exp };
+    let query = Query { cpu, class_vectors, bias, sparse, k: out.stride, sums: out.wants_log_sum_exp };
     for (wave, embeddings) in embeddings.chunks(WAVE_EXAMPLES * stride).enumerate() {
         query.wave(embeddings, scratch, wave * WAVE_EXAMPLES, out);
+    }
+}
+
+/// The examples behind the embeddings and the sparse weights to score them with.
+#[derive(Clone, Copy, Debug)]
+pub struct SparseQueries<'a> {
+    /// The weights by feature.
+    pub postings: &'a Postings,
+    /// What a sparse score is multiplied with.
+    pub blend: f32,
+    /// What is done to an example's values first.
+    pub normalise: Normalise,
+    /// All examples.
+    pub examples: Examples<'a>,
+    /// The example of each embedding.
+    pub batch: &'a [u32],
+}
+
+impl SparseQueries<'_> {
+    /// Puts a cursor for each feature of some examples at its first posting of
+    /// a class from `class` on.
+    fn start(&self, examples: Range<usize>, class: usize, cursors: &mut Vec<u32>) {
+        cursors.clear();
+        for &example in &self.batch[examples] {
+            let (ids, _) = self.examples.features(example as usize);
+            cursors.extend(ids.iter().map(|&id| {
+                self.postings.of(id).0.partition_point(|&posted| (posted as usize) < class) as u32
+            }));
+        }
+    }
+
+    /// Adds the sparse scores of a tile; tiles come in the order of classes.
+    fn add(&self, examples: Range<usize>, classes: Range<usize>, cursors: &mut [u32], tile: &mut Tile) {
+        let mut cursors = cursors.iter_mut();
+        for (row, &example) in self.batch[examples].iter().enumerate() {
+            let (ids, values) = self.examples.features(example as usize);
+            let factor = self.blend * self.normalise.factor(values);
+            let scores = tile.scores(row);
+            for ((&id, &value), cursor) in ids.iter().zip(values).zip(cursors.by_ref()) {
+                let (posted, weights) = self.postings.of(id);
+                let place = *cursor as usize;
+                for (&class, weight) in posted[place..].iter().zip(&weights[place..]) {
+                    if class as usize >= classes.end {
+                        break;
+                    }
+                    scores[class as usize - classes.start] += factor * value * weight;
+                    *cursor += 1;
+                }
+            }
+        }
     }
 }
 
@@ -95,6 +150,7 @@ struct Query<'a> {
     cpu: Cpu,
     class_vectors: RowsView<'a>,
     bias: &'a [f32],
+    sparse: Option<SparseQueries<'a>>,
     k: usize,
     sums: bool,
 }
@@ -121,7 +177,8 @@ impl Query<'_> {
             let from = i % ranges * range_classes;
             let classes = from..self.bias.len().min(from + range_classes);
             let mut worker = unpoisoned(tiles).pop().unwrap_or_default();
-            self.search(block, classes, piece, &mut worker);
+            let example = start + i / ranges * TILE_EXAMPLES;
+            self.search(block, example, classes, piece, &mut worker);
             unpoisoned(tiles).push(worker);
         });
         let examples = embeddings.len() / self.class_vectors.stride;
@@ -129,14 +186,27 @@ impl Query<'_> {
     }
 
     /// Scores a block of examples against a range of classes, tile by tile.
-    fn search(&self, block: &[f32], classes: Range<usize>, piece: &mut Piece, worker: &mut Worker) {
+    fn search(
+        &self,
+        block: &[f32],
+        first_example: usize,
+        classes: Range<usize>,
+        piece: &mut Piece,
+        worker: &mut Worker,
+    ) {
         let Self { cpu, class_vectors, .. } = *self;
-        let Worker { tile, found } = worker;
+        let Worker { tile, found, cursors } = worker;
         let examples = block.len() / class_vectors.stride;
         piece.reset(examples, self.k);
+        if let Some(sparse) = &self.sparse {
+            sparse.start(first_example..first_example + examples, classes.start, cursors);
+        }
         for first in classes.clone().step_by(TILE_CLASSES) {
             let tile_classes = first..classes.end.min(first + TILE_CLASSES);
-            tile.score(cpu, class_vectors, self.bias, tile_classes, block);
+            tile.score(cpu, class_vectors, self.bias, tile_classes.clone(), block);
+            if let Some(sparse) = &self.sparse {
+                sparse.add(first_example..first_example + examples, tile_classes, cursors, tile);
+            }
             for (example, best) in piece.best[..examples].iter_mut().enumerate() {
                 let scores = tile.scores(example);
                 collect(cpu, scores, first, found, best);
@@ -254,7 +324,7 @@ mod tests {
         let view = RowsView { data: view(&vectors), dim, stride: padded(dim) };
         let cpu = Cpu::detect();
         let mut out = TopK::new(k).with_log_sum_exp();
-        top_k(cpu, view, &bias, &embeddings, &mut TopKScratch::default(), &mut out);
+        top_k(cpu, view, &bias, &embeddings, None, &mut TopKScratch::default(), &mut out);
         assert_eq!(out.len(), examples);
         let mut scratch = RescoreScratch::default();
         let backwards: Vec<u32> = (0..classes as u32).rev().collect();
@@ -323,7 +393,7 @@ mod tests {
             let view = RowsView::f32(&vectors, dim);
             pool.install(|| {
                 let mut scratch = TopKScratch::default();
-                top_k(Cpu::detect(), view, &bias, &embeddings, &mut scratch, &mut out);
+                top_k(Cpu::detect(), view, &bias, &embeddings, None, &mut scratch, &mut out);
             });
             let bits: Vec<u32> = out.scores.iter().chain(&out.log_sum_exp).map(|x| x.to_bits()).collect();
             (out.classes, bits)
@@ -342,7 +412,7 @@ mod tests {
             let embeddings: Vec<f32> = rows(examples, 4, 8);
             let bias = vec![0.0; classes];
             let view = RowsView::f32(&vectors, 4);
-            top_k(Cpu::detect(), view, &bias, &embeddings, &mut scratch, &mut out);
+            top_k(Cpu::detect(), view, &bias, &embeddings, None, &mut scratch, &mut out);
             assert_eq!(out.len(), examples);
             assert_eq!(out.log_sum_exp.len(), examples);
             for (example, embedding) in embeddings.chunks_exact(16).enumerate() {
@@ -362,7 +432,7 @@ mod tests {
             let mut out = TopK::new(1000);
             let view = RowsView::f32(&vectors, 2);
             let mut scratch = TopKScratch::default();
-            top_k(Cpu::detect(), view, &bias, &embeddings, &mut scratch, &mut out);
+            top_k(Cpu::detect(), view, &bias, &embeddings, None, &mut scratch, &mut out);
             for example in 0..examples {
                 let ranked = out.example(example);
                 assert_eq!(ranked.classes.len(), 297);

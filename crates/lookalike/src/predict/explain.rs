@@ -58,10 +58,21 @@ pub fn contributions(
     let mut row = vec![0.0; network.input.stride];
     let contribution = |(&id, &value): (&u32, &f32)| {
         network.input.view().copy_row(id as usize, &mut row);
-        factor * value * dot(&row, &gradient)
+        factor * value * (dot(&row, &gradient) + sparse_above_the_mean(network, class, id))
     };
     let of_features: Vec<f32> = ids.iter().zip(values).map(contribution).collect();
+    let sparse = |(&id, &value): (&u32, &f32)| factor * value * sparse_above_the_mean(network, class, id);
+    let lead = lead + ids.iter().zip(values).map(sparse).sum::<f32>();
     Contributions { constant: lead - of_features.iter().sum::<f32>(), of_features, lead }
+}
+
+/// A class's blended sparse weight on a feature, minus the mean of all classes.
+fn sparse_above_the_mean(network: &Network, class: u32, feature: u32) -> f32 {
+    let Some(sparse) = &network.sparse else { return 0.0 };
+    let (features, weights) = sparse.row(class as usize);
+    let own = features.binary_search(&feature).map_or(0.0, |place| weights[place]);
+    let all: f32 = sparse.postings(network.config.num_features).of(feature).1.iter().sum();
+    sparse.blend() * (own - all / sparse.num_classes() as f32)
 }
 
 /// A class's vector and bias, minus the means of all classes.

@@ -121,7 +121,10 @@ impl LshSampler {
             let example = request.batch[position];
             let truths = request.examples.labels(example as usize);
             let mut rng = rng(request.seed, Stream::Sample, request.iteration, u64::from(example));
-            let set = Gather::start(slot, marks, truths);
+            let mut set = Gather::start(slot, marks, truths);
+            if let Some(near) = request.near {
+                set.take(near.of(position), truths.len() + self.found);
+            }
             *counts = self.gather(set, truths.len(), codes, lane, &mut rng);
         }
         worker.spent += start.elapsed();

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::sparse_step::SparseConfig;
 use crate::data::Examples;
 use crate::hashing::Codes;
 use crate::loss::Loss;
@@ -65,6 +66,8 @@ pub struct TrainConfig {
     pub warmup: u64,
     /// The optimizer.
     pub adam: AdamConfig,
+    /// The sparse part beside the network, if there is one.
+    pub sparse: Option<SparseConfig>,
     /// Decides all that is random.
     pub seed: u64,
 }
@@ -90,6 +93,7 @@ impl Default for TrainConfig {
             lr_schedule: RateSchedule::Linear,
             warmup: 0,
             adam: AdamConfig::default(),
+            sparse: None,
             seed: 1,
         }
     }
@@ -213,6 +217,14 @@ impl TrainConfig {
         (f64::from(self.lr) * warmed * left) as f32
     }
 
+    /// The sparse part's learning rate at a step (from 0), with so many steps
+    /// an epoch: falls to zero over its epochs, and stays there.
+    pub fn sparse_rate_at(&self, iteration: u64, epoch_steps: u64) -> f32 {
+        let Some(sparse) = &self.sparse else { return 0.0 };
+        let planned = (epoch_steps * sparse.epochs as u64).max(1);
+        sparse.rate * (1.0 - iteration as f64 / planned as f64).max(0.0) as f32
+    }
+
     /// Checks the settings, alone and against the data.
     pub fn check(&self, examples: &Examples<'_>) -> Result<(), ConfigError> {
         let value = |ok: bool, name, found: &dyn std::fmt::Display, expected| {
@@ -230,6 +242,15 @@ impl TrainConfig {
         value(sparsity > 0.0 && sparsity <= 1.0, "sparsity", &sparsity, "above 0 and at most 1")?;
         for (name, beta) in [("beta1", self.adam.beta1), ("beta2", self.adam.beta2)] {
             value((0.0..1.0).contains(&beta), name, &beta, "at least 0 and below 1")?;
+        }
+        if let Some(sparse) = &self.sparse {
+            let rate = sparse.rate;
+            value(rate.is_finite() && rate > 0.0, "sparse.rate", &rate, "a positive number")?;
+            let start = sparse.start;
+            value(start.is_finite() && start > 0.0, "sparse.start", &start, "a positive number")?;
+            let negatives = sparse.negatives;
+            value((1..=100_000).contains(&negatives), "sparse.negatives", &negatives, "from 1 to 100000")?;
+            value(sparse.entries_max > 0, "sparse.entries-max", &0, "at least 1")?;
         }
         let pairs = self.batch.saturating_mul(self.budget_for(examples.num_classes) + 1);
         let limit = "such that batch × budget stays below 2^31";

@@ -105,6 +105,18 @@ pub(crate) struct SettingArguments {
     /// Draw uniformly what the tables do not give
     #[arg(long)]
     fill: bool,
+    /// Give classes sparse weights on the features of their own examples: true or false
+    #[arg(long, value_name = "BOOL")]
+    sparse: Option<bool>,
+    /// Epochs that train the sparse weights
+    #[arg(long, value_name = "E")]
+    sparse_epochs: Option<usize>,
+    /// Learning rate of the sparse weights
+    #[arg(long, value_name = "R")]
+    sparse_lr: Option<f32>,
+    /// Nearest classes by sparse weights that are negatives
+    #[arg(long, value_name = "N")]
+    sparse_negatives: Option<usize>,
 }
 
 /// Reads a value by the name it has in configuration files.
@@ -155,6 +167,14 @@ impl SettingArguments {
         set(&mut lsh.refresh_growth, &self.refresh_growth);
         set(&mut lsh.incremental, &self.incremental);
         lsh.fill |= self.fill;
+        if let Some(wanted) = self.sparse {
+            config.sparse = wanted.then(|| config.sparse.unwrap_or_default());
+        }
+        if let Some(sparse) = &mut config.sparse {
+            set(&mut sparse.epochs, &self.sparse_epochs);
+            set(&mut sparse.rate, &self.sparse_lr);
+            set(&mut sparse.negatives, &self.sparse_negatives);
+        }
         if config.loss == Loss::Nce && config.sampler.uses_tables() {
             return Err(usage(format!(
                 "the loss nce needs noise of a known distribution, and {} has none: use --sampler log-uniform or frequency",
