@@ -1,4 +1,4 @@
-"""Predicts a word from the words around it, with four output layers and equal time each.
+"""Predicts a word from the words around it, with several output layers and equal time each.
 
     python examples/language_model.py --seconds 20
     python examples/language_model.py --train train.txt --test test.txt
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from lookalike import datasets
@@ -93,13 +94,13 @@ def exact_loss(reader: Reader, head: nn.Module, data: datasets.Dataset) -> float
     return sum(loss * count for loss, count in losses) / sum(count for _, count in losses)
 
 
-def heads(classes: int, counts: np.ndarray) -> Iterator[tuple[str, nn.Module, bool]]:
+def heads(classes: int, counts: NDArray[np.int64]) -> Iterator[tuple[str, nn.Module, bool]]:
     """Output layers, and whether their gradients are sparse."""
     cutoffs = [min(2000, classes // 4), min(20_000, classes // 2)]
-    yield "full softmax", SampledSoftmaxLoss(classes, WIDTH, "full"), False
+    yield "full softmax", SampledSoftmaxLoss(classes, WIDTH, "full", class_counts=counts), False
     yield "adaptive softmax", nn.AdaptiveLogSoftmaxWithLoss(WIDTH, classes, cutoffs), False
-    for sampler in ("log-uniform", "mixed", "lsh-label"):
-        head = SampledSoftmaxLoss(classes, WIDTH, sampler, budget=100, class_counts=counts)
+    for sampler in ("log-uniform", "mixed", "lsh-label", "lsh-embedding"):
+        head = SampledSoftmaxLoss(classes, WIDTH, sampler, class_counts=counts)
         yield f"sampled, {sampler}", head, True
 
 
@@ -109,6 +110,7 @@ def main() -> None:
     parser.add_argument("--train", help="a file of examples; generated if not given")
     parser.add_argument("--test", help="a file of other examples")
     parser.add_argument("--seconds", type=float, default=10.0, help="training time of each output layer")
+    parser.add_argument("--only", default="", help="output layers with this in their name")
     parser.add_argument("--threads", type=int, default=1, help="threads of PyTorch")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -124,6 +126,8 @@ def main() -> None:
     print(f"{train_data.X.shape[0]} examples, {classes} classes; a guess has loss {math.log(classes):.2f}")
     print(f"{'output layer':<24}{'steps':>8}{'exact loss':>12}")
     for name, head, is_sparse in heads(classes, counts):
+        if options.only not in name:
+            continue
         torch.manual_seed(0)
         reader = Reader(words)
         steps = train(reader, head, is_sparse, train_data, options.seconds)

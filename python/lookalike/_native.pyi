@@ -113,6 +113,21 @@ def measure(
 def read_examples(
     path: str | PathLike[str], num_features: int | None, num_classes: int | None, skip_bad_rows: bool
 ) -> tuple[tuple[Features, Labels], list[str]]: ...
+def read_texts(
+    path: str | PathLike[str],
+    *,
+    format: str | None,
+    text: str | None,
+    labels: str | None,
+    header: bool | None,
+    label_separator: str,
+    quotes: bool,
+    label_prefix: str,
+    with_labels: bool,
+) -> tuple[list[str], list[list[str]]]: ...
+def read_matrix(
+    path: str | PathLike[str], labels: str | PathLike[str], label_separator: str
+) -> tuple[tuple[Features, Labels], list[str]]: ...
 def write_examples(path: str | PathLike[str], features: Features, labels: Labels, packed: bool) -> None: ...
 def generate_examples(
     *,

@@ -49,7 +49,7 @@ def training_settings(
         given["hidden"] = [int(width) for width in hidden] if hasattr(hidden, "__iter__") else [int(hidden)]
     if "budget" in given:
         given["sparsity"] = None
-    return merged(base, {name: _plain(value) for name, value in given.items()})
+    return merged(base, _with_dashes(given))
 
 
 def _with_dashes(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Data sets: files of the Extreme Classification Repository, and generated ones."""
+"""Data sets: files of all formats that the command line reads, and generated ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from scipy import sparse
 from lookalike import _features, _labels, _native
 from lookalike._cities import CITIES
 
-__all__ = ["Dataset", "load", "make_classification", "misspelt_cities", "save"]
+__all__ = [
+    "Dataset",
+    "Named",
+    "load",
+    "load_matrix",
+    "load_texts",
+    "make_classification",
+    "misspelt_cities",
+    "save",
+]
 
 
 class Dataset(NamedTuple):
@@ -23,6 +32,15 @@ class Dataset(NamedTuple):
     """A `scipy.sparse.csr_array` of float32."""
     Y: Any
     """A `scipy.sparse.csr_array` of ones, a column a class."""
+
+
+class Named(NamedTuple):
+    """Examples whose labels are names: what `ExtremeClassifier.fit` takes as `X` and `y`."""
+
+    X: Any
+    """A list of texts, or a `scipy.sparse.csr_array` of float32."""
+    y: list[list[str]]
+    """The names of each example's labels."""
 
 
 def _dataset(arrays: tuple[_native.Features, _native.Labels]) -> Dataset:
@@ -55,6 +73,84 @@ def load(
     for note in notes:
         warnings.warn(note, stacklevel=2)
     return _dataset(arrays)
+
+
+def load_texts(
+    path: str | PathLike[str],
+    *,
+    format: str | None = None,
+    text: str | int | None = None,
+    labels: str | int | None = None,
+    header: bool | None = None,
+    label_separator: str = "|",
+    quotes: bool = True,
+    label_prefix: str = "__label__",
+    with_labels: bool = True,
+) -> Named:
+    """Reads a file of texts and the names of their labels, as the command line does.
+
+    The file may be compressed by gzip or zstd. An error names line and column.
+
+    Parameters
+    ----------
+    path
+        Columns separated by tabs or commas, JSON objects line by line, or
+        fastText's `__label__x some text`.
+    format
+        `tsv`, `csv`, `json-lines`, `fasttext` or `lines`; `None` tells it from
+        the first line.
+    text, labels
+        Their columns or JSON fields, by name or by number from 1. `None` is the
+        one called `text` (`labels` or `label`), or the first (second).
+    header
+        Whether the first row names the columns. `None`: if a column is asked for
+        by name, or called `text`, `label` or `labels`.
+    label_separator
+        What stands between several labels of a cell.
+    quotes
+        Whether a field that begins with `"` is quoted.
+    label_prefix
+        What marks a label in fastText's format.
+    with_labels
+        Whether there are labels; a file to predict needs none.
+
+    >>> import tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "train.tsv"
+    >>> _ = path.write_text("red apple\\tapple|red\\ngrey brick\\tbrick\\n")
+    >>> data = load_texts(path)
+    >>> data.X, data.y
+    (['red apple', 'grey brick'], [['apple', 'red'], ['brick']])
+    """
+    texts, names = _native.read_texts(
+        path,
+        format=format,
+        text=None if text is None else str(text),
+        labels=None if labels is None else str(labels),
+        header=header,
+        label_separator=label_separator,
+        quotes=quotes,
+        label_prefix=label_prefix,
+        with_labels=with_labels,
+    )
+    return Named(texts, names)
+
+
+def load_matrix(
+    path: str | PathLike[str], labels: str | PathLike[str], *, label_separator: str = "|"
+) -> Named:
+    """Reads a `.npy` matrix (float32 or float16) and a file of labels, a line for each row.
+
+    >>> import tempfile, pathlib
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> np.save(folder / "vectors.npy", np.array([[0, 1.5], [2, 0]], np.float32))
+    >>> _ = (folder / "labels.txt").write_text("warm|red\\ncold\\n")
+    >>> data = load_matrix(folder / "vectors.npy", folder / "labels.txt")
+    >>> data.X.toarray().tolist(), data.y
+    ([[0.0, 1.5], [2.0, 0.0]], [['red', 'warm'], ['cold']])
+    """
+    (features, (indptr, indices, _)), names = _native.read_matrix(path, labels, label_separator)
+    rows = np.split(indices, indptr[1:-1])
+    return Named(_features.to_csr(features), [[names[label] for label in row] for row in rows])
 
 
 def save(path: str | PathLike[str], X: Any, Y: Any, *, packed: bool = False) -> None:

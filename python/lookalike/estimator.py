@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _ESTIMATOR_FILE = "estimator.json"
 _TRAINING_FILE = "training.safetensors"
 _MATRIX_ELEMENTS_MAX = 1 << 31
+# Parameters that are no settings of the library by the same name; all others are.
+_NO_SETTINGS = ("random_state", "preset", "settings", "text", "threads", "verbose")
 
 
 class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -131,16 +133,9 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> ExtremeClassifier("lsh-label", hidden=64).settings_in_use()["hidden"]
         [64]
         """
-        given = {
-            "sampler": self.sampler,
-            "hidden": self.hidden,
-            "epochs": self.epochs,
-            "batch": self.batch,
-            "lr": self.lr,
-            "budget": self.budget,
-            "seed": self.random_state,
-        }
-        return training_settings(self.preset, self.settings, given)
+        parameters = self.get_params(deep=False)
+        given = {name: value for name, value in parameters.items() if name not in _NO_SETTINGS}
+        return training_settings(self.preset, self.settings, {**given, "seed": self.random_state})
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -72,8 +72,10 @@ def _all_classes(y_true: Any, predicted: NDArray[Any], y_train: Any) -> NDArray[
     kinds = {classes.dtype.kind in "USO" for classes in known if len(classes) > 0}
     if len(kinds) > 1:
         raise ValueError("labels and predictions must both be names or both be numbers")
-    classes = np.unique(np.concatenate(known))
-    return classes[classes >= 0] if classes.dtype.kind in "iuf" and predicted.min(initial=0) < 0 else classes
+    classes: NDArray[Any] = np.unique(np.concatenate(known))
+    if classes.dtype.kind in "iuf" and predicted.min(initial=0) < 0:
+        classes = classes[classes >= 0]
+    return classes
 
 
 def precision_at_k(y_true: Any, y_pred: Any, k: int = 1) -> float:

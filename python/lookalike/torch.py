@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from lookalike import _native
+from lookalike._proposals import ByBatch, ByExample, Proposer
 from lookalike._settings import training_settings
 
 __all__ = ["SampledSoftmaxLoss", "SampledSoftmaxOutput"]
@@ -22,6 +22,10 @@ _CHUNK_ELEMENTS = 1 << 24
 # A product with all classes of the batch is the faster way while they are at
 # most this many times the candidates of an example.
 _SHARED_RATIO_MAX = 8
+# What tells PyTorch that the indices of a sparse tensor are sorted and different.
+# Older versions can't be told, and sort them.
+_VERSION = tuple(int(part) for part in torch.__version__.split(".")[:2])
+_COALESCED: dict[str, Any] = {"is_coalesced": True, "check_invariants": False} if _VERSION >= (2, 1) else {}
 
 
 class SampledSoftmaxOutput(NamedTuple):
@@ -33,13 +37,33 @@ class SampledSoftmaxOutput(NamedTuple):
     """Its negative mean."""
 
 
+class _Rows(torch.autograd.Function):
+    """Different rows of a matrix, ascending.
+
+    The gradient is sparse, as that of `embedding`, and known to be coalesced:
+    an optimizer need not sort it.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, rows: Tensor) -> Tensor:
+        ctx.save_for_backward(rows)
+        ctx.shape = matrix.shape
+        return matrix.index_select(0, rows)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (rows,) = ctx.saved_tensors
+        return torch.sparse_coo_tensor(rows.unsqueeze(0), gradient, ctx.shape, **_COALESCED), None
+
+
 class SampledSoftmaxLoss(nn.Module):
     """The output layer of a classifier with its cross-entropy, by sampled softmax.
 
     In training, each example's target is scored against some `budget` negatives
-    that `sampler` proposes; the gradients of `weight` and `bias` are sparse, so
-    that with `torch.optim.SparseAdam` a step costs the same whatever the number
-    of classes. In evaluation the loss is exact, over all classes.
+    that `sampler` proposes, in the main once for the whole batch; the gradients of
+    `weight` and `bias` are sparse, so that with `torch.optim.SparseAdam` a step
+    costs the same whatever the number of classes. In evaluation the loss is exact,
+    over all classes.
 
     Parameters
     ----------
@@ -50,14 +74,19 @@ class SampledSoftmaxLoss(nn.Module):
         `uniform`; or `top-k` and `full`, which score every class.
     budget
         Negatives an example. `None`: 2% of the classes, within 100 and 1,000.
+    shared
+        Whether the examples of a batch share their negatives, as in TensorFlow.
+        Otherwise each has `budget` of its own, as in the paper, and a step is
+        several times slower.
     bias
-        Whether classes have a bias.
+        Whether classes have a bias. It starts as the logarithm of the class's
+        share of `class_counts`, or as 0.
     log_q
         Whether scores are corrected by the logarithm of the chance to be
         proposed. `None`: as each sampler is usually run; the paper's two are not.
     class_counts
-        How often each class occurs, for `frequency` and `log-uniform`. Without,
-        `log-uniform` takes classes to be sorted by falling frequency.
+        How often each class occurs, for biases, `frequency` and `log-uniform`.
+        Without, `log-uniform` takes classes to be sorted by falling frequency.
     settings
         Other settings, as for `ExtremeClassifier`: `{"lsh": {"k": 4, "l": 50}}`.
     seed
@@ -86,9 +115,10 @@ class SampledSoftmaxLoss(nn.Module):
         self,
         num_classes: int,
         dim: int,
-        sampler: str = "lsh-embedding",
+        sampler: str = "mixed",
         budget: int | None = None,
         *,
+        shared: bool = True,
         bias: bool = True,
         log_q: bool | None = None,
         class_counts: ArrayLike | None = None,
@@ -103,6 +133,7 @@ class SampledSoftmaxLoss(nn.Module):
             raise ValueError(f"num_classes={num_classes} and dim={dim}: needs 2 classes and 1 dimension")
         self.num_classes = num_classes
         self.dim = dim
+        self.shared = shared
         self._threads = threads
         given = {"sampler": sampler, "budget": budget, "log-q": log_q, "seed": seed}
         self._settings = training_settings(None, settings, given)
@@ -112,24 +143,23 @@ class SampledSoftmaxLoss(nn.Module):
         # A column, because a row a class is what sparse gradients are made of.
         self.bias = nn.Parameter(torch.zeros(num_classes, 1, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
-        self._make_sampler()
+        self._make_proposer()
 
     def reset_parameters(self) -> None:
-        """Draws class vectors of about unit length, and forgets biases."""
+        """Draws class vectors of about unit length; biases are as at the start."""
         nn.init.normal_(self.weight, std=self.dim**-0.5)
         if self.bias is not None:
-            nn.init.zeros_(self.bias)
+            counts = self._class_counts + 1.0
+            with torch.no_grad():
+                self.bias.copy_(torch.from_numpy(np.log(counts / counts.mean())).unsqueeze(1))
 
-    def _make_sampler(self) -> None:
-        self._sampler: _native.Sampler | None = None
-        self._log_q: Tensor | None = None
-        self._has_tables = False
+    def _make_proposer(self) -> None:
         self._snapshot: NDArray[np.float32] | None = None
+        self._proposer: Proposer | None = None
         if self.sampler not in ("full", "top-k"):
-            self._sampler = _native.Sampler(json.dumps(self._settings), self.dim, self._class_counts)
-            log_q = self._sampler.class_log_q()
-            if log_q is not None and self._sampler.corrects_log_q:
-                self._log_q = torch.from_numpy(log_q)
+            self._proposer = Proposer(
+                self._settings, self.dim, self._class_counts, self.shared, self._threads
+            )
 
     @property
     def sampler(self) -> str:
@@ -139,8 +169,8 @@ class SampledSoftmaxLoss(nn.Module):
     @property
     def budget(self) -> int:
         """Negatives an example, at most."""
-        if self._sampler is not None:
-            return self._sampler.budget
+        if self._proposer is not None:
+            return self._proposer.budget
         wanted = self._settings["budget"]
         return min(self.num_classes - 1, 100 if wanted is None else int(wanted))
 
@@ -169,40 +199,56 @@ class SampledSoftmaxLoss(nn.Module):
             raise ValueError(f"target holds classes beyond 0 to {self.num_classes - 1}")
 
     def _sampled(self, input: Tensor, target: Tensor) -> Tensor:
-        if self._sampler is None:
-            classes, places, is_candidate, log_q = self._highest(input, target)
+        if self._proposer is None:
+            return self._score_own(input, *self._highest(input, target))
+        inputs = np.ascontiguousarray(input.detach().cpu().float().numpy())
+        targets = target.detach().cpu().numpy().astype(np.int64)
+        if self._proposer.prepare(self.iteration, len(targets)):
+            self.refresh()
+        if self.shared:
+            shared = self._proposer.by_batch(self.iteration, inputs, targets, self._vectors())
+            places = torch.from_numpy(np.searchsorted(shared.classes, targets)).to(self.weight.device)
+            return self._score_shared(input, places, *self._tensors(shared))
+        return self._score_own(
+            input,
+            *self._tensors(self._proposer.by_example(self.iteration, inputs, targets, self._vectors())),
+        )
+
+    def _tensors(self, proposal: ByBatch | ByExample) -> Iterator[Any]:
+        for array in proposal:
+            yield None if array is None else torch.from_numpy(array).to(self.weight.device)
+
+    def _score_own(
+        self, input: Tensor, classes: Tensor, places: Tensor, is_candidate: Tensor, log_q: Tensor | None
+    ) -> Tensor:
+        """Scores candidates of each example's own, its target first: see `ByExample`."""
+        rows = _Rows.apply(self.weight, classes)
+        if len(classes) <= _SHARED_RATIO_MAX * places.shape[1]:
+            scores = (input @ rows.T).gather(1, places)
         else:
-            classes, places, is_candidate, log_q = self._propose(self._sampler, input, target)
-        scores = self._scores(input, classes, places)
+            scores = torch.bmm(functional.embedding(places, rows), input.unsqueeze(2)).squeeze(2)
+        if self.bias is not None:
+            bias = _Rows.apply(self.bias, classes)
+            scores = scores + functional.embedding(places, bias).squeeze(2)
         if log_q is not None:
             scores = scores - log_q
         scores = scores.masked_fill(~is_candidate, -torch.inf)
         return scores[:, 0] - scores.logsumexp(dim=1)
 
-    def _propose(
-        self, sampler: _native.Sampler, input: Tensor, target: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """The batch's classes; each example's candidates among them, its target first."""
-        device = self.weight.device
-        if sampler.is_due(self.iteration) or (sampler.uses_tables and not self._has_tables):
-            self.refresh()
-        labels = target.detach().cpu().numpy().astype(np.int32)
-        offsets = np.arange(len(labels) + 1, dtype=np.int64)
-        embeddings = np.ascontiguousarray(input.detach().cpu().float().numpy())
-        proposal = sampler.propose(
-            self.iteration, embeddings, (offsets, labels, self.num_classes), self._vectors(), self._threads
-        )
-        classes, places, counts, drawn_log_q = (torch.from_numpy(part) for part in proposal)
-        number = torch.arange(places.shape[1])
-        is_candidate = number < counts.sum(dim=1, keepdim=True)
-        log_q = None
-        if self._log_q is not None:
-            log_q = self._log_q[classes][places]
-        elif sampler.corrects_log_q:
-            is_drawn = number >= counts[:, :2].sum(dim=1, keepdim=True)
-            log_q = torch.where(is_drawn, drawn_log_q.unsqueeze(1), 0.0)
-        on = (part.to(device) for part in (classes, places, is_candidate))
-        return (*on, None if log_q is None else log_q.to(device))  # type: ignore[return-value]
+    def _score_shared(
+        self, input: Tensor, places: Tensor, classes: Tensor, is_negative: Tensor, log_q: Tensor | None
+    ) -> Tensor:
+        """Scores targets, which stand at `places`, against the batch's negatives: see `ByBatch`."""
+        scores = input @ _Rows.apply(self.weight, classes).T
+        if self.bias is not None:
+            scores = scores + _Rows.apply(self.bias, classes).T
+        if log_q is not None:
+            scores = scores - log_q
+        places = places.unsqueeze(1)
+        truths = scores.gather(1, places)
+        # Targets of other examples do not count, unless they are negatives too.
+        scores = scores.masked_fill(~is_negative, -torch.inf).scatter(1, places, truths)
+        return truths.squeeze(1) - scores.logsumexp(dim=1)
 
     def _highest(self, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         """The candidates of `top-k`."""
@@ -214,17 +260,6 @@ class SampledSoftmaxLoss(nn.Module):
         candidates = torch.cat([target.unsqueeze(1), negatives], dim=1)
         classes, places = torch.unique(candidates, return_inverse=True)
         return classes, places, torch.ones_like(places, dtype=torch.bool), None
-
-    def _scores(self, input: Tensor, classes: Tensor, places: Tensor) -> Tensor:
-        rows = functional.embedding(classes, self.weight, sparse=True)
-        if len(classes) <= _SHARED_RATIO_MAX * places.shape[1]:
-            scores = (input @ rows.T).gather(1, places)
-        else:
-            scores = torch.bmm(functional.embedding(places, rows), input.unsqueeze(2)).squeeze(2)
-        if self.bias is not None:
-            bias = functional.embedding(classes, self.bias, sparse=True)
-            scores = scores + functional.embedding(places, bias).squeeze(2)
-        return scores
 
     def _exact(self, input: Tensor, target: Tensor) -> Tensor:
         total = torch.full(input.shape[:1], -torch.inf, dtype=input.dtype, device=input.device)
@@ -239,10 +274,9 @@ class SampledSoftmaxLoss(nn.Module):
 
     def refresh(self) -> None:
         """Hashes the class vectors again. Training does so on schedule."""
-        if self._sampler is not None and self._sampler.uses_tables:
+        if self._proposer is not None and self._proposer.uses_tables:
             self._snapshot = None if self._is_live() else self._copied()
-            self._sampler.refresh(self._vectors(), None, self._threads)
-            self._has_tables = True
+            self._proposer.refresh(self._vectors())
 
     def _is_live(self) -> bool:
         """Whether NumPy can look at the class vectors where they lie."""
@@ -257,7 +291,7 @@ class SampledSoftmaxLoss(nn.Module):
             return self.weight.detach().numpy()
         if self._snapshot is None:
             # Never read by samplers without tables, so never filled by the system.
-            uses_tables = self._sampler is not None and self._sampler.uses_tables
+            uses_tables = self._proposer is not None and self._proposer.uses_tables
             shape = (self.num_classes, self.dim)
             self._snapshot = self._copied() if uses_tables else np.zeros(shape, np.float32)
         return self._snapshot
@@ -300,13 +334,15 @@ class SampledSoftmaxLoss(nn.Module):
 
     def get_extra_state(self) -> dict[str, Any]:
         """Settings with the tables' seed, and how many steps were made."""
-        return {"settings": json.dumps(self._settings), "iteration": self.iteration}
+        state = {"settings": json.dumps(self._settings), "iteration": self.iteration}
+        return {**state, "shared": self.shared}
 
     def set_extra_state(self, state: Any) -> None:
         """Goes on where the state was taken; the tables are built at the next step."""
         self._settings = json.loads(state["settings"])
         self.iteration = int(state["iteration"])
-        self._make_sampler()
+        self.shared = bool(state["shared"])
+        self._make_proposer()
 
     def extra_repr(self) -> str:
         """What `print` shows."""

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::data::{Dataset, ReadOptions, Source, write_packed, write_text};
+use lookalike::text::{self, Column, Format, Record, TextError, TextFile, dense_dataset};
 use pyo3::prelude::*;
 
 use crate::arrays::{Features, Labels, OwnedFeatures, OwnedLabels, into_arrays};
@@ -44,6 +45,57 @@ pub(crate) fn read_examples<'py>(
         notes.push(format!("{} bad rows left out, the first: {}", report.bad_rows, first.join("; ")));
     }
     Ok((into_arrays(py, data), notes))
+}
+
+/// Reads the texts of a file, and the names of their labels.
+#[pyfunction]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python function")]
+#[pyo3(signature = (path, *, format, text, labels, header, label_separator, quotes, label_prefix, with_labels))]
+pub(crate) fn read_texts(
+    py: Python<'_>,
+    path: PathBuf,
+    format: Option<&str>,
+    text: Option<&str>,
+    labels: Option<&str>,
+    header: Option<bool>,
+    label_separator: String,
+    quotes: bool,
+    label_prefix: String,
+    with_labels: bool,
+) -> PyResult<(Vec<String>, Vec<Vec<String>>)> {
+    let pool = pool(py, None)?;
+    let read = || {
+        let options = text::ReadOptions {
+            format: format.map(str::parse::<Format>).transpose()?,
+            text: text.map(str::parse::<Column>).transpose()?,
+            labels: labels.map(str::parse::<Column>).transpose()?,
+            header,
+            label_separator,
+            quotes,
+            label_prefix,
+            with_labels,
+        };
+        let mut all: Vec<Record> = Vec::new();
+        TextFile::open(&path, &options)?
+            .for_each_group(|records| records, |group| all.extend(group.into_iter().flatten()))?;
+        Ok::<_, TextError>(all)
+    };
+    let records = py.detach(|| pool.install(read)).map_err(|e| error::text(&e))?;
+    Ok(records.into_iter().map(|record| (record.text, record.labels)).unzip())
+}
+
+/// Reads a `.npy` matrix and the file of its labels; also gives their names.
+#[pyfunction]
+pub(crate) fn read_matrix<'py>(
+    py: Python<'py>,
+    path: PathBuf,
+    labels: PathBuf,
+    label_separator: &str,
+) -> PyResult<(Arrays<'py>, Vec<String>)> {
+    let read = py.detach(|| dense_dataset(&path, &labels, label_separator));
+    let (data, names, _) = read.map_err(|e| error::text(&e))?;
+    let names = (0..names.len() as u32).filter_map(|id| names.name(id).map(str::to_owned)).collect();
+    Ok((into_arrays(py, data), names))
 }
 
 /// Writes a file of examples: packed, or as text.

@@ -42,7 +42,7 @@ pub(crate) fn data(error: &DataError) -> PyErr {
 /// See [`model`].
 pub(crate) fn text(error: &TextError) -> PyErr {
     match error {
-        TextError::Io { .. } => PyOSError::new_err(error.to_string()),
+        TextError::Io { source, .. } => system(source, error),
         _ => value(error),
     }
 }

@@ -34,7 +34,7 @@ mod training;
 #[pymodule]
 mod _native {
     #[pymodule_export]
-    use super::datasets::{generate_examples, read_examples, write_examples};
+    use super::datasets::{generate_examples, read_examples, read_matrix, read_texts, write_examples};
     #[pymodule_export]
     use super::index::LshTables;
     #[pymodule_export]

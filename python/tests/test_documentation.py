@@ -82,7 +82,7 @@ def test_scripts(path):
     command = [sys.executable, str(path), "--seconds", "0.2"]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert len(result.stdout.splitlines()) == 7, result.stdout
+    assert len(result.stdout.splitlines()) == 8, result.stdout
 
 
 def type_check(*paths: str) -> None:

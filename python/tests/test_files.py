@@ -37,6 +37,50 @@ def test_the_command_line_gives_the_same_bytes(generated, command, tmp_path, sam
     assert (ours["network"], ours["training"]) == (theirs["network"], theirs["training"])
 
 
+def same_files(ours, theirs):
+    """All files of two model directories, but for the time that training took."""
+    names = {path.name for path in theirs.iterdir()}
+    assert names <= {path.name for path in ours.iterdir()}
+    for name in names - {"config.json"}:
+        assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
+    configs = (json.loads((folder / "config.json").read_text()) for folder in (ours, theirs))
+    without_time = ({key: config[key] for key in config if key != "progress"} for config in configs)
+    assert next(without_time) == next(without_time)
+    return names
+
+
+@pytest.mark.parametrize("sampler", ["lsh-embedding", "full"])
+def test_a_file_of_texts_and_a_list_of_texts_give_the_same_bytes(command, tmp_path, sampler):
+    texts, names = datasets.misspelt_cities(6, cities=60)
+    labels = [[name, name[0].lower()] for name in names]
+    lines = [f"{text}\t{'|'.join(names)}\n" for text, names in zip(texts, labels, strict=True)]
+    (tmp_path / "train.tsv").write_text("".join(lines), encoding="utf-8")
+    train = ["train", tmp_path / "train.tsv", "--model", tmp_path / "theirs", "--sampler", sampler]
+    run(command, *train, *FLAGS)
+    for name, (X, y) in {
+        "list": (texts, labels),
+        "file": datasets.load_texts(tmp_path / "train.tsv"),
+    }.items():
+        ExtremeClassifier(sampler, **SETTINGS, threads=1).fit(X, y).save(tmp_path / name)
+        assert {"model.safetensors", "training.safetensors"} < same_files(
+            tmp_path / name, tmp_path / "theirs"
+        )
+
+
+def test_a_matrix_of_embeddings_gives_the_same_bytes(command, tmp_path):
+    random = np.random.default_rng(0)
+    np.save(tmp_path / "vectors.npy", random.normal(size=(300, 12)).astype(np.float32))
+    (tmp_path / "labels.txt").write_text(
+        "".join(f"class {label}\n" for label in random.integers(20, size=300))
+    )
+    files = [tmp_path / "vectors.npy", "--labels-file", tmp_path / "labels.txt"]
+    run(command, "train", *files, "--model", tmp_path / "theirs", "--sampler", "uniform", *FLAGS)
+    X, y = datasets.load_matrix(tmp_path / "vectors.npy", tmp_path / "labels.txt")
+    ExtremeClassifier("uniform", **SETTINGS).fit(X, y).save(tmp_path / "ours")
+    for name in ("model.safetensors", "training.safetensors"):
+        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
+
+
 def test_each_reads_what_the_other_wrote(generated, command, tmp_path):
     train, test = generated
     datasets.save(tmp_path / "train.txt", *train)

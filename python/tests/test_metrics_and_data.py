@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -88,6 +90,73 @@ def test_bad_rows_are_named_or_left_out(tmp_path):
         datasets.load(tmp_path / "nothing")
     with pytest.raises(ValueError, match="class ids"):
         datasets.save(path, np.eye(2), ["a", "b"])
+
+
+TEXTS = ["München, Isar", 'the "Alps"', "wien"]
+NAMES = [["Bavaria", "Munich"], ["Alps"], []]
+
+
+@pytest.mark.parametrize(
+    ("content", "options"),
+    [
+        ('München, Isar\tBavaria|Munich\nthe "Alps"\tAlps\nwien\t\n', {}),
+        ('labels,text\nBavaria|Munich,"München, Isar"\nAlps,"the ""Alps"""\n,wien\n', {}),
+        (
+            'München, Isar\t-\tBavaria+Munich\nthe "Alps"\t-\tAlps\nwien\t-\t\n',
+            {"labels": 3, "label_separator": "+"},
+        ),
+        (
+            '{"t": "München, Isar", "n": ["Bavaria", "Munich"]}\n{"t": "the \\"Alps\\"", "n": "Alps"}\n'
+            '{"t": "wien", "n": []}\n',
+            {"text": "t", "labels": "n"},
+        ),
+        (
+            '#Bavaria #Munich München, Isar\n#Alps the "Alps"\nwien\n',
+            {"format": "fasttext", "label_prefix": "#"},
+        ),
+    ],
+    ids=["tsv", "csv", "columns", "json-lines", "fasttext"],
+)
+def test_files_of_texts_tell_the_same_story(tmp_path, content, options):
+    plain, packed = tmp_path / "texts", tmp_path / "texts.gz"
+    plain.write_text(content, encoding="utf-8")
+    packed.write_bytes(gzip.compress(content.encode()))
+    for path in (plain, packed):
+        assert datasets.load_texts(path, **options) == (TEXTS, NAMES)
+
+
+def test_files_of_texts_to_predict_and_broken_ones(tmp_path):
+    path = tmp_path / "texts"
+    path.write_text("one\ntwo, three\n")
+    assert datasets.load_texts(path, format="lines", with_labels=False).X == ["one", "two, three"]
+    path.write_text('a\tb\n"c\td\n')
+    with pytest.raises(ValueError, match=r"texts.*2"):
+        datasets.load_texts(path)
+    for options, message in [
+        ({"format": "xml"}, "xml"),
+        ({"text": 0}, "numbered from 1"),
+        ({"text": "t"}, "t"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            datasets.load_texts(path, **options)
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        datasets.load_texts(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_a_matrix_with_a_file_of_labels(tmp_path, dtype):
+    vectors = np.random.default_rng(0).normal(size=(3, 5)).astype(dtype)
+    vectors[1, 2] = 0
+    np.save(tmp_path / "vectors.npy", vectors)
+    (tmp_path / "labels").write_text("b;a\n\nc\n")
+    X, y = datasets.load_matrix(tmp_path / "vectors.npy", tmp_path / "labels", label_separator=";")
+    np.testing.assert_array_equal(X.toarray(), vectors)
+    assert y == [["a", "b"], [], ["c"]]
+    (tmp_path / "labels").write_text("a\n")
+    with pytest.raises(ValueError, match="3"):
+        datasets.load_matrix(tmp_path / "vectors.npy", tmp_path / "labels")
+    with pytest.raises(FileNotFoundError):
+        datasets.load_matrix(tmp_path / "nothing.npy", tmp_path / "labels")
 
 
 def test_generated_data_is_the_same_for_the_same_seed():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import pytest
 
@@ -30,9 +31,10 @@ def exact(head, hidden, target):
 
 @pytest.mark.parametrize("sampler", ["mixed", "log-uniform", "frequency", "uniform", "top-k", "full"])
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_budget_of_all_classes_is_full_softmax(sampler, bias):
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_budget_of_all_classes_is_full_softmax(sampler, bias, shared):
     hidden, target = batch()
-    head = SampledSoftmaxLoss(40, 12, sampler, 40, bias=bias, class_counts=range(1, 41))
+    head = SampledSoftmaxLoss(40, 12, sampler, 40, shared=shared, bias=bias, class_counts=range(1, 41))
     gradients = []
     for loss in (head(hidden, target).loss, exact(head, hidden, target)):
         head.zero_grad()
@@ -45,12 +47,12 @@ def test_a_budget_of_all_classes_is_full_softmax(sampler, bias):
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@pytest.mark.parametrize("dim", [16, 13])
-def test_every_sampler_learns_with_sparse_gradients(sampler, dim):
+@pytest.mark.parametrize(("dim", "shared"), [(16, True), (13, True), (13, False)])
+def test_every_sampler_learns_with_sparse_gradients(sampler, dim, shared):
     torch.manual_seed(1)
     classes = 300
     centres = torch.randn(classes, dim)
-    head = SampledSoftmaxLoss(classes, dim, sampler, 60, class_counts=[1] * classes)
+    head = SampledSoftmaxLoss(classes, dim, sampler, 60, shared=shared, class_counts=[1] * classes)
     kind = torch.optim.Adam if sampler == "full" else torch.optim.SparseAdam
     optimizer = kind(list(head.parameters()), lr=0.05)
     for _ in range(120):
@@ -66,13 +68,14 @@ def test_every_sampler_learns_with_sparse_gradients(sampler, dim):
     assert share > 0.9, share
 
 
-def test_the_gradient_estimates_that_of_full_softmax():
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_gradient_estimates_that_of_full_softmax(shared):
     """The mixed sampler's estimate of the partition function is unbiased."""
     hidden, target = batch(examples=4, classes=200)
     losses = []
     for seed in range(300):
         torch.manual_seed(0)
-        head = SampledSoftmaxLoss(200, 12, "mixed", 40, seed=seed)
+        head = SampledSoftmaxLoss(200, 12, "mixed", 40, shared=shared, seed=seed)
         log_probability = head(hidden, target).output.detach()
         scores = torch.nn.functional.linear(hidden, head.weight)
         truth = scores.gather(1, target.unsqueeze(1)).squeeze(1)
@@ -83,21 +86,40 @@ def test_the_gradient_estimates_that_of_full_softmax():
 
 
 @pytest.mark.parametrize("log_q", [True, False])
-def test_log_q_is_subtracted_from_targets_and_negatives(log_q):
+@pytest.mark.parametrize("shared", [True, False])
+def test_log_q_is_subtracted_from_targets_and_negatives(log_q, shared):
     hidden, target = batch(classes=1000)
-    head = SampledSoftmaxLoss(1000, 12, "log-uniform", 50, log_q=log_q)
-    expected_counts = torch.from_numpy(head._sampler.class_log_q())
-    assert expected_counts.exp().sum().item() == pytest.approx(50, rel=1e-3)
-    classes, places, is_candidate, _ = head._propose(head._sampler, hidden, target)
+    head = SampledSoftmaxLoss(1000, 12, "log-uniform", 50, shared=shared, bias=False, log_q=log_q)
+    ask = head._proposer.by_batch if shared else head._proposer.by_example
+    proposal = ask(0, hidden.detach().numpy(), target.numpy(), head.weight.detach().numpy())
+    ranks = torch.arange(1000, dtype=torch.double)
+    chances = torch.log1p(1 / (ranks + 1)) / math.log(1001)
     output = head(hidden, target).output
     for i in range(len(hidden)):
-        candidates = classes[places[i][is_candidate[i]]]
-        assert candidates[0] == target[i]
-        assert len(candidates.unique()) == len(candidates) == 51
+        if shared:
+            negatives = [c for c in proposal.classes[proposal.is_negative].tolist() if c != target[i]]
+            assert len(negatives) in (49, 50)
+        else:
+            own, *negatives = proposal.classes[proposal.places[i][proposal.is_candidate[i]]].tolist()
+            assert own == target[i]
+            assert len(set(negatives)) == len(negatives) == 50
+        candidates = torch.tensor([int(target[i]), *negatives])
         scores = head.weight[candidates] @ hidden[i]
         if log_q:
-            scores = scores - expected_counts[candidates]
-        torch.testing.assert_close(output[i], scores.log_softmax(dim=0)[0])
+            # As often as 50 different classes take, on the average.
+            draws = 50.0
+            for _ in range(100):
+                draws += 50 - float((1 - (1 - chances) ** draws).sum())
+            scores = scores - torch.log(1 - (1 - chances[candidates]) ** draws).float()
+        torch.testing.assert_close(output[i], scores.log_softmax(dim=0)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_biases_start_as_the_logarithm_of_frequency():
+    counts = [0, 1, 7, 31]
+    head = SampledSoftmaxLoss(4, 12, "uniform", 2, class_counts=counts)
+    shares = head.bias[:, 0].softmax(dim=0)
+    torch.testing.assert_close(shares, torch.tensor([1.0, 2.0, 8.0, 32.0]) / 43)
+    assert not SampledSoftmaxLoss(4, 12, "uniform", 2).bias.any()
 
 
 def test_evaluation_is_exact_whatever_the_chunks(monkeypatch):
@@ -118,7 +140,7 @@ def test_evaluation_is_exact_whatever_the_chunks(monkeypatch):
     assert (scores[:, :-1] >= scores[:, 1:]).all()
 
 
-@pytest.mark.parametrize("sampler", ["lsh-label", "log-uniform"])
+@pytest.mark.parametrize("sampler", ["lsh-label", "log-uniform", "mixed"])
 def test_a_state_goes_on_as_the_original(sampler):
     def step(head, optimizer, seed):
         hidden, target = batch(classes=500, seed=seed)
@@ -175,8 +197,9 @@ def test_wrong_input_is_refused():
 def test_a_step_touches_only_its_candidates():
     """No work grows with the classes: only rows that were proposed have a gradient."""
     hidden, target = batch(dim=16, classes=50_000)
-    head = SampledSoftmaxLoss(50_000, 16, "uniform", 20)
-    head(hidden, target).loss.backward()
-    gradient = head.weight.grad.coalesce()
-    assert gradient.indices().shape[1] <= 16 * 21
-    assert set(target.tolist()) <= set(gradient.indices()[0].tolist())
+    for shared, rows in ((True, 16 + 20), (False, 16 * 21)):
+        head = SampledSoftmaxLoss(50_000, 16, "uniform", 20, shared=shared)
+        head(hidden, target).loss.backward()
+        gradient = head.weight.grad.coalesce()
+        assert gradient.indices().shape[1] <= rows
+        assert set(target.tolist()) <= set(gradient.indices()[0].tolist())
