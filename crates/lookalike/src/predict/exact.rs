@@ -275,7 +275,8 @@ fn unpoisoned(tiles: &Mutex<Vec<Worker>>) -> std::sync::MutexGuard<'_, Vec<Worke
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::RowData;
+    use crate::data::Dataset;
+    use crate::model::{RowData, SparsePart};
     use crate::predict::{RescoreScratch, rescore};
     use crate::random::{Stream, mix};
     use lookalike_kernels::{Element, padded};
@@ -394,6 +395,122 @@ mod tests {
             pool.install(|| {
                 let mut scratch = TopKScratch::default();
                 top_k(Cpu::detect(), view, &bias, &embeddings, None, &mut scratch, &mut out);
+            });
+            let bits: Vec<u32> = out.scores.iter().chain(&out.log_sum_exp).map(|x| x.to_bits()).collect();
+            (out.classes, bits)
+        };
+        let one = run(1);
+        assert_eq!(one, run(2));
+        assert_eq!(one, run(3));
+    }
+
+    /// A posting list and an example's values, all multiples of 1/4 again.
+    struct SparseCase {
+        part: SparsePart,
+        data: Dataset,
+        batch: Vec<u32>,
+    }
+
+    const SPARSE_FEATURES: usize = 11;
+
+    fn quarters(seed: u64, row: usize, column: u64) -> f32 {
+        (mix(seed, Stream::Data, row as u64, column) % 17) as f32 / 4.0 - 2.0
+    }
+
+    /// Every fifth class has no weights and every seventh example no features;
+    /// the batch takes examples out of order, some twice.
+    fn sparse_case(classes: usize, examples: usize, blend: f32, seed: u64) -> SparseCase {
+        let has = |row: usize, feature: u64| mix(seed, Stream::Data, row as u64, 100 + feature) % 3 > 0;
+        let (mut lengths, mut features, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+        for class in 0..classes {
+            let before = features.len();
+            for feature in (0..SPARSE_FEATURES as u64).filter(|&f| class % 5 != 3 && has(class, f)) {
+                features.push(feature as u32);
+                weights.push(quarters(seed + 1, class, feature));
+            }
+            lengths.push((features.len() - before) as u32);
+        }
+        let part = SparsePart::from_parts(&lengths, features, weights, blend);
+        let mut data = Dataset::empty(SPARSE_FEATURES, classes);
+        for example in 0..examples {
+            let has = |f: &u64| example % 7 != 2 && has(classes + example, *f);
+            let row = (0..SPARSE_FEATURES as u64).filter(has);
+            data.push(row.map(|f| (f as u32, quarters(seed + 2, example, f))), &[]);
+        }
+        let batch = (0..examples).map(|i| ((i * 3 + 1) % examples) as u32).collect();
+        SparseCase { part, data, batch }
+    }
+
+    impl SparseCase {
+        fn queries(&self) -> SparseQueries<'_> {
+            SparseQueries {
+                postings: self.part.postings(SPARSE_FEATURES),
+                blend: self.part.blend(),
+                normalise: Normalise::None,
+                examples: self.data.view(),
+                batch: &self.batch,
+            }
+        }
+
+        fn naive(&self, position: usize, class: usize) -> f32 {
+            let view = self.data.view();
+            let (ids, values) = view.features(self.batch[position] as usize);
+            let (features, weights) = self.part.row(class);
+            let weight = |id: &u32| features.iter().position(|f| f == id).map_or(0.0, |i| weights[i]);
+            self.part.blend() * ids.iter().zip(values).map(|(id, x)| x * weight(id)).sum::<f32>()
+        }
+    }
+
+    /// Ragged ends of tiles, ranges, blocks and waves, with sparse scores added.
+    #[test]
+    fn sparse_scores_are_added_to_the_right_classes_across_all_borders() {
+        for (classes, examples, k, blend) in [
+            (1, 1, 1, 0.5),
+            (TILE_CLASSES + 1, 9, 3, 2.0),
+            (3 * RANGE_CLASSES_MIN + 1, 7, 40, 0.5),
+            (RANGE_CLASSES_MIN - 1, TILE_EXAMPLES + 3, 5, 1.0),
+            (2 * RANGE_CLASSES_MIN + 300, WAVE_EXAMPLES + 65, 2, 0.25),
+        ] {
+            let case = sparse_case(classes, examples, blend, 40 + classes as u64);
+            let vectors: Vec<f32> = rows(classes, 3, 50);
+            let embeddings: Vec<f32> = rows(examples, 3, 51);
+            let bias: Vec<f32> = (0..classes).map(|i| (i % 5) as f32 / 2.0).collect();
+            let mut out = TopK::new(k).with_log_sum_exp();
+            let view = RowsView::f32(&vectors, 3);
+            let mut scratch = TopKScratch::default();
+            let sparse = Some(case.queries());
+            top_k(Cpu::detect(), view, &bias, &embeddings, sparse, &mut scratch, &mut out);
+            for (position, embedding) in embeddings.chunks_exact(padded(3)).enumerate() {
+                if (20..examples.max(21) - 1).contains(&position) && (2..254).contains(&(position % 256)) {
+                    continue;
+                }
+                let mut all = naive_scores(&vectors, &bias, embedding);
+                all.iter_mut().for_each(|(class, score)| *score += case.naive(position, *class as usize));
+                let sum: f64 = all.iter().map(|&(_, score)| f64::from(score).exp()).sum();
+                let found = f64::from(out.log_sum_exp(position).unwrap());
+                assert!((found - sum.ln()).abs() < 1e-5 * sum.ln().abs().max(1.0));
+                all.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap().then(a.0.cmp(&b.0)));
+                all.truncate(k);
+                assert_eq!(pairs(out.example(position)), all, "{classes} classes, position {position}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_change_nothing_in_sparse_scores() {
+        let (classes, examples, dim) = (2 * RANGE_CLASSES_MIN + 77, TILE_EXAMPLES + 11, 5);
+        let case = sparse_case(classes, examples, 0.3, 9);
+        let vectors: Vec<f32> = rows::<f32>(classes, dim, 5).iter().map(|x| x.sin()).collect();
+        let embeddings: Vec<f32> = rows::<f32>(examples, dim, 6).iter().map(|x| x.cos()).collect();
+        let bias = vec![0.1; classes];
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut out = TopK::new(6).with_log_sum_exp();
+            let sparse = Some(SparseQueries { normalise: Normalise::L2, ..case.queries() });
+            let view = RowsView::f32(&vectors, dim);
+            pool.install(|| {
+                let mut scratch = TopKScratch::default();
+                top_k(Cpu::detect(), view, &bias, &embeddings, sparse, &mut scratch, &mut out);
             });
             let bits: Vec<u32> = out.scores.iter().chain(&out.log_sum_exp).map(|x| x.to_bits()).collect();
             (out.classes, bits)

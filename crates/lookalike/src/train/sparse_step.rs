@@ -268,3 +268,174 @@ fn for_each_part(rows: SparseRows<'_>, parts: &[Part], run: &(impl Fn(SparseRows
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dataset;
+    use crate::random::{Stream, mix};
+
+    const FEATURES: usize = 40;
+    const CLASSES: usize = 70;
+    const RATE: f32 = 0.5;
+
+    /// Examples of none to three labels and none to six features.
+    fn data() -> Dataset {
+        let mut data = Dataset::empty(FEATURES, CLASSES);
+        for example in 0..90u64 {
+            let random = |place: u64| mix(3, Stream::Data, example, place);
+            let chosen = |count: u64, first: u64, below: usize| {
+                let mut ids: Vec<u32> =
+                    (0..count).map(|i| (random(first + i) % below as u64) as u32).collect();
+                ids.sort_unstable();
+                ids.dedup();
+                ids
+            };
+            let features = chosen(example % 7, 0, FEATURES);
+            let value = |id: u32| 0.5 + (random(50 + u64::from(id)) % 100) as f32 / 50.0;
+            data.push(features.into_iter().map(|id| (id, value(id))), &chosen(example % 4, 100, CLASSES));
+        }
+        data
+    }
+
+    fn start(data: &Dataset, normalise: Normalise) -> SparsePart {
+        let all: Vec<u32> = (0..data.view().len() as u32).collect();
+        let mut sparse =
+            SparsePart::centroids(&data.view(), &all, normalise, Centroids { length: 2.0, entries_max: 9 });
+        for (i, weight) in sparse.parts_mut().2.iter_mut().enumerate() {
+            *weight += (i % 7) as f32 * 0.1 - 0.3;
+        }
+        sparse
+    }
+
+    /// The loss of one example, from the formula, in f64.
+    fn loss(
+        sparse: &SparsePart,
+        weights: &[f64],
+        (ids, values): (&[u32], &[f64]),
+        classes: &[u32],
+        truths: usize,
+    ) -> f64 {
+        let scores: Vec<f64> = classes
+            .iter()
+            .map(|&class| {
+                let range = sparse.range(class as usize);
+                let weight = |id: &u32| {
+                    sparse.features[range.clone()]
+                        .iter()
+                        .position(|f| f == id)
+                        .map_or(0.0, |i| weights[range.start + i])
+                };
+                ids.iter().zip(values).map(|(id, x)| weight(id) * x).sum()
+            })
+            .collect();
+        let log_sum = scores.iter().map(|s| s.exp()).sum::<f64>().ln();
+        scores[..truths].iter().map(|s| log_sum - s).sum::<f64>() / truths.max(1) as f64
+    }
+
+    #[test]
+    fn a_step_follows_the_gradient_of_the_softmax() {
+        let data = data();
+        let view = data.view();
+        let batch: Vec<u32> = (0..view.len() as u32).rev().collect();
+        assert!(batch.iter().any(|&i| view.labels(i as usize).is_empty()));
+        assert!(
+            batch
+                .iter()
+                .any(|&i| { view.features(i as usize).0.is_empty() && !view.labels(i as usize).is_empty() })
+        );
+        for normalise in [Normalise::L2, Normalise::None] {
+            let mut sparse = start(&data, normalise);
+            let before = sparse.clone();
+            let mut step = SparseStep::default();
+            step.refresh(&sparse, FEATURES);
+            step.propose(&view, &batch, normalise, 5, Truths::LeftOut);
+            step.run(&mut sparse, &view, &batch, normalise, RATE);
+
+            // The example's part of the loss, with the candidates it had.
+            let examples: Vec<_> = batch
+                .iter()
+                .enumerate()
+                .map(|(position, &example)| {
+                    let (ids, values) = view.features(example as usize);
+                    let factor = f64::from(normalise.factor(values));
+                    let values: Vec<f64> = values.iter().map(|&x| f64::from(x) * factor).collect();
+                    let truths = view.labels(example as usize);
+                    (ids, values, [truths, step.near().of(position)].concat(), truths.len())
+                })
+                .collect();
+            assert!(examples.iter().filter(|(_, _, classes, truths)| classes.len() > *truths).count() > 40);
+            let mut weights: Vec<f64> = before.weights().iter().map(|&w| f64::from(w)).collect();
+            let mut moved = 0;
+            for class in 0..CLASSES {
+                for entry in before.range(class) {
+                    let mut total = |shift: f64| {
+                        let old = std::mem::replace(
+                            &mut weights[entry],
+                            f64::from(before.weights()[entry]) + shift,
+                        );
+                        let sum: f64 = examples
+                            .iter()
+                            .filter(|(_, _, classes, _)| classes.contains(&(class as u32)))
+                            .map(|(ids, values, classes, truths)| {
+                                loss(&before, &weights, (ids, values), classes, *truths)
+                            })
+                            .sum();
+                        weights[entry] = old;
+                        sum
+                    };
+                    const STEP: f64 = 1e-4;
+                    let slope = (total(STEP) - total(-STEP)) / (2.0 * STEP);
+                    let found = f64::from(sparse.weights()[entry]) - f64::from(before.weights()[entry]);
+                    let expected = -f64::from(RATE) * slope;
+                    assert!((found - expected).abs() < 1e-5, "class {class}: {found} {expected}");
+                    moved += usize::from(found != 0.0);
+                }
+            }
+            assert!(moved > before.num_entries() / 2, "{moved} of {} moved", before.num_entries());
+        }
+    }
+
+    #[test]
+    fn threads_change_no_bit_of_a_step() {
+        let data = data();
+        let view = data.view();
+        let batch: Vec<u32> = (0..view.len() as u32).collect();
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            pool.install(|| {
+                let mut sparse = start(&data, Normalise::L2);
+                let mut step = SparseStep::default();
+                for _ in 0..3 {
+                    step.refresh(&sparse, FEATURES);
+                    step.propose(&view, &batch, Normalise::L2, 8, Truths::LeftOut);
+                    step.run(&mut sparse, &view, &batch, Normalise::L2, RATE);
+                }
+                sparse.weights().iter().map(|w| w.to_bits()).collect::<Vec<_>>()
+            })
+        };
+        let one = run(1);
+        assert_eq!(one, run(2));
+        assert_eq!(one, run(3));
+    }
+
+    /// Buffers of a large batch must not leak into a small one.
+    #[test]
+    fn a_step_does_not_depend_on_the_steps_before_it() {
+        let data = data();
+        let view = data.view();
+        let all: Vec<u32> = (0..view.len() as u32).collect();
+        let run = |batches: &[&[u32]]| {
+            let mut step = SparseStep::default();
+            let mut sparse = SparsePart::default();
+            for batch in batches {
+                sparse = start(&data, Normalise::L2);
+                step.refresh(&sparse, FEATURES);
+                step.propose(&view, batch, Normalise::L2, 8, Truths::LeftOut);
+                step.run(&mut sparse, &view, batch, Normalise::L2, RATE);
+            }
+            sparse.weights().to_vec()
+        };
+        assert_eq!(run(&[&all, &all[5..9]]), run(&[&all[5..9]]));
+    }
+}
