@@ -279,12 +279,12 @@ fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)
 
 /// How much the sparse part counts, as chosen on held-out examples.
 fn describe_blend(sparse: Option<&lookalike::model::SparsePart>, held_out: usize) -> String {
-    match sparse {
+    match sparse.filter(|sparse| sparse.blend() != 0.0) {
         Some(sparse) => format!(
             "sparse weights count {} times (chosen on up to {held_out} held-out examples)",
             sparse.blend()
         ),
-        None => "sparse weights did not help on held-out examples and are left out".into(),
+        None => "sparse weights did not help on held-out examples and do not count".into(),
     }
 }
 

@@ -5,8 +5,23 @@ use std::time::{Duration, Instant};
 use crate::support::Folder;
 
 const SMALL: &str = "--hidden 16 --batch 64 --budget 12 --lr-schedule constant -q";
-const METHODS: [&str; 9] =
-    ["lsh-embedding", "lsh-label", "mixed", "full", "top-k", "log-uniform", "frequency", "uniform", "nce"];
+/// Samplers, and some of them with a sparse part.
+const METHODS: [&str; 13] = [
+    "lsh-embedding",
+    "lsh-label",
+    "mixed",
+    "full",
+    "top-k",
+    "log-uniform",
+    "frequency",
+    "uniform",
+    "nce",
+    "lsh-embedding --sparse true --sparse-negatives 9",
+    "mixed --sparse true --sparse-epochs 3",
+    "full --sparse true --sparse-epochs 1",
+    // Weights that diverge: the part does not count, and still goes on.
+    "lsh-label --sparse true --sparse-lr 1e38",
+];
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {

@@ -96,12 +96,15 @@ struct Header {
 
 impl Model {
     /// Writes the model to `directory`, replacing a model that is there.
-    /// `with_training_state` adds what resuming needs: twice the model's size.
+    /// `with_training_state` adds what resuming needs: twice the model's size,
+    /// and a sparse part that does not count now but may after more training.
     pub fn save(&self, directory: &Path, with_training_state: bool) -> Result<(), ModelError> {
         replace_directory(directory, CONFIG_FILE, |folder| {
-            write_tensors(&folder.join(MODEL_FILE), self, Group::Weights)?;
+            let sparse = self.network.sparse.as_ref();
+            let sparse = sparse.filter(|sparse| with_training_state || sparse.blend() != 0.0);
+            write_tensors(&folder.join(MODEL_FILE), self, sparse, Group::Weights)?;
             if with_training_state {
-                write_tensors(&folder.join(TRAINING_FILE), self, Group::Moments)?;
+                write_tensors(&folder.join(TRAINING_FILE), self, None, Group::Moments)?;
             }
             if let Some(text) = &self.text {
                 text.save(folder)?;
@@ -117,10 +120,7 @@ impl Model {
                 progress: self.progress,
                 text: self.text.is_some(),
                 names: self.names.is_some(),
-                sparse: self
-                    .network
-                    .sparse
-                    .as_ref()
+                sparse: sparse
                     .map(|sparse| SparseHeader { entries: sparse.num_entries(), blend: sparse.blend() }),
                 files: directory::checksums(folder)?,
             };

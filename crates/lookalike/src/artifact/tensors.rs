@@ -63,11 +63,16 @@ impl View for &Tensor<'_> {
     }
 }
 
-/// Writes a group of a model's tensors.
-pub(super) fn write_tensors(path: &Path, model: &Model, group: Group) -> Result<(), ModelError> {
+/// Writes a group of a model's tensors, and the sparse part if there is one.
+pub(super) fn write_tensors(
+    path: &Path,
+    model: &Model,
+    sparse: Option<&SparsePart>,
+    group: Group,
+) -> Result<(), ModelError> {
     let mut tensors = tensors_of(model, group);
     let mut lengths = Vec::new();
-    if let Some(sparse) = model.network.sparse.as_ref().filter(|_| group == Group::Weights) {
+    if let Some(sparse) = sparse {
         lengths.extend((0..sparse.num_classes()).map(|class| sparse.range(class).len() as u32));
         let entries = (sparse.num_entries(), 1, 1);
         tensors.push(flat(matrix_read(SPARSE[0].into(), &lengths, (lengths.len(), 1, 1))));
@@ -123,6 +128,9 @@ pub(super) fn read_sparse(
     let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
     if total != header.entries as u64 {
         return Err(damaged(format!("{} entries of the sparse part", header.entries), total.to_string()));
+    }
+    if !header.blend.is_finite() {
+        return Err(damaged("a finite blend of the sparse part".into(), header.blend.to_string()));
     }
     let sparse = SparsePart::from_parts(&lengths, features, weights, header.blend);
     for class in 0..sparse.num_classes() {

@@ -45,8 +45,9 @@ pub struct Centroids {
 }
 
 impl SparsePart {
-    /// Entries that `weights` and `features` must have, all zero, in rows of
-    /// `lengths`; what a model file is read into.
+    /// From the number of entries of each class, and the entries, class after
+    /// class. Whoever calls it guarantees that the lengths add up to them, and
+    /// that features ascend within a class.
     pub fn from_parts(lengths: &[u32], features: Vec<u32>, weights: Vec<f32>, blend: f32) -> Self {
         let mut offsets = Vec::with_capacity(lengths.len() + 1);
         offsets.push(0);

@@ -98,7 +98,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::data::Dataset;
-    use crate::model::{Activation, Init, NetworkConfig, Normalise, Storage};
+    use crate::model::{Activation, Init, NetworkConfig, Normalise, SparsePart, Storage};
     use crate::predict::Ranker;
 
     fn network(hidden: &[usize], normalise: Normalise) -> Network {
@@ -114,6 +114,13 @@ mod tests {
         network.input_bias.w.iter_mut().zip(0..).for_each(|(b, i)| *b = 0.01 * (i % 5) as f32);
         network.output.bias.w.iter_mut().zip(0..).for_each(|(b, i)| *b = 0.1 * i as f32);
         network
+    }
+
+    /// Two classes have no weights, and feature 4 none in any class.
+    fn sparse_part(blend: f32) -> SparsePart {
+        let features = vec![1, 9, 2, 16, 1, 3, 9, 16, 9];
+        let weights = (0..9).map(|i| 0.7 - 0.3 * i as f32).collect();
+        SparsePart::from_parts(&[2, 0, 2, 4, 0, 1, 0], features, weights, blend)
     }
 
     fn lead(network: &Network, features: &[(u32, f32)], class: u32) -> f32 {
@@ -132,8 +139,11 @@ mod tests {
         let features: Vec<(u32, f32)> = [1, 4, 9, 16].map(|id| (id, 0.2 + 0.1 * id as f32)).to_vec();
         let mut data = Dataset::empty(20, 7);
         data.push(features.iter().copied(), &[]);
-        for hidden in [&[12][..], &[12, 9, 18]] {
-            let network = network(hidden, Normalise::None);
+        for (hidden, blend) in
+            [(&[12][..], None), (&[12, 9, 18], None), (&[12], Some(0.5)), (&[12, 9], Some(0.0))]
+        {
+            let mut network = network(hidden, Normalise::None);
+            network.sparse = blend.map(sparse_part);
             for class in 0..7 {
                 let found = contributions(Cpu::detect(), &network, &data.view(), 0, class);
                 let whole = lead(&network, &features, class);

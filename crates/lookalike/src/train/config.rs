@@ -251,6 +251,10 @@ impl TrainConfig {
             let negatives = sparse.negatives;
             value((1..=100_000).contains(&negatives), "sparse.negatives", &negatives, "from 1 to 100000")?;
             value(sparse.entries_max > 0, "sparse.entries-max", &0, "at least 1")?;
+            let labels_max = examples.label_offsets.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+            let places = self.batch.saturating_mul(negatives + labels_max as usize);
+            let limit = "such that batch × (negatives + labels of an example) stays below 2^31";
+            value(places < 1 << 31, "sparse.negatives", &places, limit)?;
         }
         let pairs = self.batch.saturating_mul(self.budget_for(examples.num_classes) + 1);
         let limit = "such that batch × budget stays below 2^31";

@@ -286,7 +286,7 @@ impl<'a> Trainer<'a> {
         }
         self.changed.add(self.step.touched_classes());
         if end == self.order.len() {
-            self.blend(progress.epoch + 1 == self.model.training.epochs);
+            self.blend();
         }
         self.advance(end, start.elapsed().as_secs_f64());
         Ok(StepReport { progress: self.model.progress, loss, rate, batch, refreshed })
@@ -324,9 +324,9 @@ impl<'a> Trainer<'a> {
         self.has_tables = true;
     }
 
-    /// At the end of an epoch: how much does the sparse part help? At the end of
-    /// the last, it goes if it does not.
-    fn blend(&mut self, is_last: bool) {
+    /// At the end of an epoch: how much does the sparse part help? One that does
+    /// not stays, since training may go on; see [`Model::save`].
+    fn blend(&mut self) {
         let (Some(config), network) = (self.model.training.sparse, &mut self.model.network) else { return };
         if network.sparse.is_none() || self.held_out.is_empty() {
             return;
@@ -336,9 +336,6 @@ impl<'a> Trainer<'a> {
         let blend = choose_blend(self.cpu, network, &self.examples, &self.held_out, near);
         if let Some(sparse) = &mut network.sparse {
             sparse.set_blend(blend);
-        }
-        if is_last && blend == 0.0 {
-            network.sparse = None;
         }
     }
 }
@@ -391,5 +388,91 @@ impl ChangedClasses {
             self.is_member[class as usize] = false;
         }
         self.complete = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dataset;
+    use crate::train::SparseConfig;
+
+    /// 200 examples of 10 classes, each with a feature of its own (its number),
+    /// one of its class, one of all and, but for every ninth example, a label.
+    fn data() -> Dataset {
+        let mut data = Dataset::empty(211, 10);
+        for i in 0..200u32 {
+            let label = [i % 10];
+            data.push([(i, 1.0), (200 + i % 10, 2.0), (210, 1.0)], if i % 9 == 0 { &[] } else { &label });
+        }
+        data
+    }
+
+    fn config(sparse: SparseConfig) -> TrainConfig {
+        TrainConfig {
+            batch: 16,
+            hidden: vec![8],
+            budget: Some(5),
+            sparse: Some(sparse),
+            ..Default::default()
+        }
+    }
+
+    /// A held-out example's own feature is known to nobody after training.
+    #[test]
+    fn held_out_examples_are_never_trained_on() {
+        let data = data();
+        let sparse = SparseConfig { held_out: 6, ..SparseConfig::default() };
+        let mut trainer = Trainer::new(config(sparse), data.view(), Cpu::detect()).unwrap();
+        let held_out = trainer.held_out.clone();
+        assert_eq!(held_out.len(), 6);
+        assert!(held_out.iter().all(|i| !trainer.order.contains(i) && i % 9 != 0));
+        assert_eq!(trainer.order.len() + held_out.len(), 177);
+        let row = |trainer: &Trainer<'_>, feature: u32| {
+            let input = &trainer.model.network.input;
+            let mut row = vec![0.0; input.stride];
+            input.view().copy_row(feature as usize, &mut row);
+            row
+        };
+        let before: Vec<Vec<f32>> = held_out.iter().map(|&i| row(&trainer, i)).collect();
+        let trained = trainer.order[0];
+        let trained_before = row(&trainer, trained);
+        while !trainer.is_done() {
+            trainer.step().unwrap();
+        }
+        let postings = trainer.model.network.sparse.as_ref().unwrap().postings(211);
+        for (&example, before) in held_out.iter().zip(&before) {
+            assert!(postings.of(example).0.is_empty());
+            assert_eq!(&row(&trainer, example), before);
+        }
+        assert!(!postings.of(trained).0.is_empty());
+        assert_ne!(row(&trainer, trained), trained_before);
+    }
+
+    #[test]
+    fn at_most_one_example_in_twenty_is_held_out() {
+        let mut order: Vec<u32> = (0..100).collect();
+        assert_eq!(hold_out(&mut order, 1000, 1).len(), 5);
+        assert_eq!(order.len(), 95);
+        let mut few: Vec<u32> = (0..19).collect();
+        assert!(hold_out(&mut few, 1000, 1).is_empty());
+        let mut one: Vec<u32> = (0..100).collect();
+        let mut two: Vec<u32> = (0..100).collect();
+        assert_ne!(hold_out(&mut one, 1000, 1), hold_out(&mut two, 1000, 2));
+    }
+
+    /// Weights that ran off to infinity, or are no numbers, must not count.
+    #[test]
+    fn a_sparse_part_that_diverged_does_not_count() {
+        let data = data();
+        let sparse = SparseConfig { rate: 1e38, ..SparseConfig::default() };
+        let config = TrainConfig { epochs: 3, lr: 0.05, ..config(sparse) };
+        let mut trainer = Trainer::new(config, data.view(), Cpu::detect()).unwrap();
+        while !trainer.is_done() {
+            trainer.step().unwrap();
+        }
+        let sparse = trainer.model.network.sparse.as_ref().unwrap();
+        assert!(sparse.weights().iter().any(|w| !w.is_finite()));
+        assert_eq!(sparse.blend(), 0.0);
     }
 }
