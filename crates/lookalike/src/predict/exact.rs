@@ -57,9 +57,9 @@ struct Worker {
     cursors: Vec<u32>,
 }
 
-/// The best [`TopK::k`] classes of each embedding, by `class_vector · embedding
-/// + bias`, and the blended sparse score if there is one. Embeddings are rows
-/// with the stride of the class vectors.
+/// The best [`TopK::k`] classes of each embedding, by `class_vector · embedding +
+/// bias`, and the blended sparse score if there is one. Embeddings are rows with
+/// the stride of the class vectors.
 ///
 /// An example's scores are the same bits for any number of threads; between
 /// batches of different sizes they may differ by rounding.
