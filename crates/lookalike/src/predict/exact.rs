@@ -420,7 +420,8 @@ mod tests {
     /// Every fifth class has no weights and every seventh example no features;
     /// the batch takes examples out of order, some twice.
     fn sparse_case(classes: usize, examples: usize, blend: f32, seed: u64) -> SparseCase {
-        let has = |row: usize, feature: u64| mix(seed, Stream::Data, row as u64, 100 + feature) % 3 > 0;
+        let has =
+            |row: usize, feature: u64| !mix(seed, Stream::Data, row as u64, 100 + feature).is_multiple_of(3);
         let (mut lengths, mut features, mut weights) = (Vec::new(), Vec::new(), Vec::new());
         for class in 0..classes {
             let before = features.len();
