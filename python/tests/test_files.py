@@ -12,7 +12,7 @@ import pytest
 from lookalike import ExtremeClassifier, datasets
 
 SETTINGS = {"hidden": 24, "epochs": 2, "batch": 100, "budget": 30, "random_state": 11}
-FLAGS = ["--hidden=24", "--epochs=2", "--batch=100", "--budget=30", "--seed=11"]
+FLAGS = ["--preset", "plain", "--hidden=24", "--epochs=2", "--batch=100", "--budget=30", "--seed=11"]
 
 
 def run(command, *arguments):

@@ -72,6 +72,10 @@ pub struct TrainConfig {
     pub seed: u64,
 }
 
+/// More sparse weights than this (2 GB with their postings) are not made
+/// without being asked for.
+const SPARSE_ENTRIES_MAX: f64 = (1u64 << 27) as f64;
+
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
@@ -128,8 +132,13 @@ pub enum ConfigError {
     Sampler(#[from] SamplerError),
 }
 
+/// The preset that depends on the data; see [`TrainConfig::auto`].
+pub const AUTO: &str = "auto";
+
 /// The presets with one line each.
-pub const PRESETS: [(&str, &str); 5] = [
+pub const PRESETS: [(&str, &str); 7] = [
+    (AUTO, "the default of `train`: looks at the size of the data, says what it chose and why"),
+    ("plain", "a dense network alone: hidden 128, linear, LSH Embedding, Adam at 0.01 falling"),
     ("paper", "the paper's network: hidden 128, ReLU, Adam at 1e-4, refresh from 50 iterations on"),
     ("amazon-670k", "the paper's settings for Amazon-670K: batch 1024, K=6, L=400, sparsity 0.05"),
     ("wiki-325k", "the paper's settings for Wiki-325K: batch 256, K=5, L=300, sparsity 0.1"),
@@ -161,6 +170,8 @@ impl TrainConfig {
             ..paper.clone()
         };
         match name {
+            // Of what does not depend on the data.
+            AUTO | "plain" => Ok(Self::default()),
             "paper" => Ok(paper),
             "amazon-670k" => Ok(with(1024, 6, 400, 0.05)),
             "wiki-325k" => Ok(with(256, 5, 300, 0.1)),
@@ -171,6 +182,38 @@ impl TrainConfig {
                 known: PRESETS.map(|(name, _)| name).join(", "),
             }),
         }
+    }
+
+    /// What suits data of this size, and why, in lines for the user. The choices
+    /// were made on validation parts (docs/notes/accuracy.md).
+    pub fn auto(examples: &Examples<'_>) -> (Self, Vec<String>) {
+        let (count, classes) = (examples.len(), examples.num_classes);
+        let (epochs, batch) = match count {
+            0..10_000 => (10, 256),
+            10_000..50_000 => (5, 256),
+            50_000..200_000 => (3, 256),
+            200_000..700_000 => (3, 1024),
+            _ => (2, 1024),
+        };
+        let budget = ((classes as f64 * 0.02) as usize).clamp(100, 200).min(classes.max(1));
+        let mut why = vec![
+            format!("auto: {epochs} epochs in batches of {batch}, as there are {count} examples"),
+            format!("auto: {budget} negatives an example, as there are {classes} classes"),
+        ];
+        // Every label of an example has at most the example's features.
+        let features_mean = examples.feature_ids.len() as f64 / count.max(1) as f64;
+        let entries_at_most = features_mean * examples.label_ids.len() as f64;
+        let fits = entries_at_most <= SPARSE_ENTRIES_MAX;
+        // Where classes are few, many examples of a batch move the same row.
+        let rate = if classes < 1000 { 1.0 } else { SparseConfig::default().rate };
+        let sparse = fits.then(|| SparseConfig { rate, ..SparseConfig::default() });
+        why.push(match fits {
+            true => {
+                "auto: sparse weights beside the network; held-out examples say how much they count".into()
+            }
+            false => format!("auto: no sparse weights, which could be {entries_at_most:.0}"),
+        });
+        (Self { epochs, batch, budget: Some(budget), sparse, ..Self::default() }, why)
     }
 
     /// Negatives an example for so many classes: `budget`, or `sparsity · N`, or

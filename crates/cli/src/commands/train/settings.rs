@@ -200,8 +200,12 @@ impl Settings {
     /// Defaults, preset and file, each overriding the one before; flags come after.
     pub(crate) fn base(preset: Option<&str>, file: Option<&Path>) -> anyhow::Result<Self> {
         let training = preset.map(TrainConfig::preset).transpose()?.unwrap_or_default();
-        let base = Self { training, ..Self::default() };
-        file.map_or_else(|| Ok(base.clone()), |path| base.with_file(path))
+        Self { training, ..Self::default() }.with(file)
+    }
+
+    /// With what a file overrides, if there is one.
+    pub(crate) fn with(self, file: Option<&Path>) -> anyhow::Result<Self> {
+        file.map_or_else(|| Ok(self.clone()), |path| self.with_file(path))
     }
 
     /// Reads a TOML file; what it does not name stays as in `self`.
