@@ -26,7 +26,11 @@ def run(command, *arguments):
     [(sampler, {}, []) for sampler in ("lsh-embedding", "lsh-label", "mixed", "full", "frequency")]
     + [
         ("lsh-embedding", {"sparse": True}, ["--sparse=true"]),
-        ("full", {"sparse": {"epochs": 1, "rate": 2.0}}, ["--sparse=true", "--sparse-epochs=1", "--sparse-lr=2"]),
+        (
+            "full",
+            {"sparse": {"epochs": 1, "rate": 2.0}},
+            ["--sparse=true", "--sparse-epochs=1", "--sparse-lr=2"],
+        ),
         ("mixed", {"settings": {"sparse": {"negatives": 9}}}, ["--sparse=true", "--sparse-negatives=9"]),
         ("mixed", {"settings": {"sparse": {"negatives": 9}}, "sparse": False}, ["--sparse=false"]),
     ],
