@@ -256,8 +256,8 @@ fn train_and_save(
         Outcome::Stopped => format!("interrupted in epoch {}; go on with --resume", told.epoch + 1),
     });
     warn_of_shortfall(trainer, say);
-    if let Some(sparse) = trainer.model.training.sparse {
-        say(describe_blend(trainer.model.network.sparse.as_ref(), sparse.held_out));
+    if trainer.model.training.sparse.is_some() {
+        say(describe_blend(trainer.model.network.sparse.as_ref()));
     }
     if let Some(directory) = &arguments.model {
         // With --valid the best model is saved already, unless none was evaluated.
@@ -287,9 +287,13 @@ fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)
         trainer.cpu().name(),
         rayon::current_num_threads(),
     ));
-    let unlabelled = examples.len() - trainer.num_examples();
+    let labelled = model.progress.examples;
+    let (unlabelled, held_out) = (examples.len() - labelled, labelled - trainer.num_examples());
     if unlabelled > 0 {
         say(format!("{} examples have no label and are left out", count(unlabelled)));
+    }
+    if held_out > 0 {
+        say(format!("{} examples are held out to choose how much sparse weights count", count(held_out)));
     }
     say(trainer.describe_sampler());
     if model.progress.iteration > 0 {
@@ -298,13 +302,12 @@ fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)
 }
 
 /// How much the sparse part counts, as chosen on held-out examples.
-fn describe_blend(sparse: Option<&lookalike::model::SparsePart>, held_out: usize) -> String {
+fn describe_blend(sparse: Option<&lookalike::model::SparsePart>) -> String {
     match sparse.filter(|sparse| sparse.blend() != 0.0) {
-        Some(sparse) => format!(
-            "sparse weights count {} times (chosen on up to {held_out} held-out examples)",
-            sparse.blend()
-        ),
-        None => "sparse weights did not help on held-out examples and do not count".into(),
+        Some(sparse) => {
+            format!("sparse weights count {} times, as chosen on held-out examples", sparse.blend())
+        }
+        None => "sparse weights did not help on held-out examples and are left out".into(),
     }
 }
 
