@@ -49,7 +49,11 @@ def training_settings(
         given["hidden"] = [int(width) for width in hidden] if hasattr(hidden, "__iter__") else [int(hidden)]
     if "budget" in given:
         given["sparsity"] = None
-    return merged(base, _with_dashes(given))
+    result = merged(base, _with_dashes(given))
+    if isinstance(given.get("sparse"), bool):
+        # As on the command line: true leaves what is there, or takes the defaults.
+        result["sparse"] = (base["sparse"] or {}) if given["sparse"] else None
+    return result
 
 
 def _with_dashes(settings: Mapping[str, Any]) -> dict[str, Any]:

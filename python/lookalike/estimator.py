@@ -57,6 +57,9 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The seed. `None` is a fixed seed too: nothing is ever random by the clock.
     preset
         Settings to start from, such as `"paper"` or `"amazon-670k"`.
+    sparse
+        Whether classes have sparse weights on the features of their own examples,
+        beside the network: `True`, `False`, or settings such as `{"epochs": 3}`.
     settings
         All other settings by the names they have in the command line's
         configuration file, for example `{"lsh": {"k": 5}, "lr-schedule": "linear"}`.
@@ -107,6 +110,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         budget: int | None = None,
         random_state: int | None = None,
         preset: str | None = None,
+        sparse: bool | Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         text: Mapping[str, Any] | None = None,
         threads: int | None = None,
@@ -120,6 +124,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.budget = budget
         self.random_state = random_state
         self.preset = preset
+        self.sparse = sparse
         self.settings = settings
         self.text = text
         self.threads = threads
@@ -371,6 +376,9 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._check_size(features, len(ids))
         vectors, bias = self._model.class_vectors(ids)
         scores: NDArray[np.float32] = self._model.embed(features, self.threads) @ vectors.T + bias
+        sparse = self._model.sparse_scores(features, ids, self.threads)
+        if sparse is not None:
+            scores += sparse
         return scores[:, 1] - scores[:, 0] if classes is None and len(ids) == 2 else scores
 
     def embed(self, X: Any) -> NDArray[np.float32]:
@@ -405,10 +413,13 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # Weights and files
 
-    def to_numpy(self) -> dict[str, NDArray[np.float32]]:
+    def to_numpy(self) -> dict[str, NDArray[Any]]:
         """Copies of all parameters, by the names they have in `model.safetensors`.
 
-        `input.weight` is features × hidden, `output.weight` classes × hidden.
+        `input.weight` is features × hidden, `output.weight` classes × hidden. A
+        model with a sparse part has `sparse.lengths`, the number of weights of
+        each class, and their `sparse.features` and `sparse.weights`, class after
+        class.
         """
         check_is_fitted(self)
         return self._model.tensors()

@@ -31,7 +31,8 @@ def export(
     Parameters
     ----------
     model
-        A fitted `ExtremeClassifier`.
+        A fitted `ExtremeClassifier` whose predictions are its network's alone:
+        trained without a sparse part.
     path
         The file to write.
     inputs
@@ -46,8 +47,15 @@ def export(
     check_is_fitted(model)
     if inputs not in ("sparse", "dense"):
         raise ValueError(f"inputs is {inputs!r}, but must be 'sparse' or 'dense'")
-    network = json.loads(model._model.describe())["network"]
-    graph = _Graph(model.to_numpy())
+    described = json.loads(model._model.describe())
+    network = described["network"]
+    if described["sparse"] is not None and described["sparse"]["blend"] != 0:
+        raise NotImplementedError(
+            "the model has sparse weights beside its network, which the export does not know: "
+            "train with sparse=False (on the command line --sparse false), or predict with the model itself"
+        )
+    weights = model.to_numpy()
+    graph = _Graph({name: weights[name] for name in weights if not name.startswith("sparse.")})
     hidden = graph.input_layer(inputs, network)
     for i in range(len(network["hidden"]) - 1):
         hidden = graph.activate(network, graph.dense(hidden, f"hidden.{i}"))

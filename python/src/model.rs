@@ -15,6 +15,7 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use rayon::prelude::*;
 
 use crate::arrays::{Features, Labels, NoLabels, matrix};
 use crate::error;
@@ -55,6 +56,17 @@ impl Model {
             )));
         }
         Ok(())
+    }
+
+    /// Class numbers as places, if there are such classes.
+    fn checked_classes(&self, classes: &[i64]) -> PyResult<Vec<usize>> {
+        let count = self.get()?.network.config.num_classes;
+        let checked = |&class: &i64| {
+            usize::try_from(class).ok().filter(|&class| class < count).ok_or_else(|| {
+                error::value(format!("class {class} is out of range: the model has {count} classes"))
+            })
+        };
+        classes.iter().map(checked).collect()
     }
 }
 
@@ -137,6 +149,9 @@ impl Model {
             "training": model.training,
             "progress": model.progress,
             "parameters": model.network.num_parameters(),
+            "sparse": model.network.sparse.as_ref().map(
+                |sparse| serde_json::json!({ "entries": sparse.num_entries(), "blend": sparse.blend() })
+            ),
         });
         Ok(description.to_string())
     }
@@ -257,7 +272,50 @@ impl Model {
         }
         dict.set_item("output.weight", weights(py, &network.output)?)?;
         dict.set_item("output.bias", vector(&network.output.bias.w))?;
+        if let Some(sparse) = &network.sparse {
+            let lengths: Vec<u32> = sparse.offsets.windows(2).map(|w| (w[1] - w[0]) as u32).collect();
+            dict.set_item("sparse.lengths", lengths.into_pyarray(py))?;
+            dict.set_item("sparse.features", sparse.features.clone().into_pyarray(py))?;
+            dict.set_item("sparse.weights", vector(sparse.weights()))?;
+        }
         Ok(dict)
+    }
+
+    /// What the sparse part adds to the scores of chosen classes, a row an
+    /// example; nothing if it adds nothing.
+    fn sparse_scores<'py>(
+        &self,
+        py: Python<'py>,
+        features: Features<'py>,
+        classes: PyReadonlyArray1<'py, i64>,
+        threads: Option<usize>,
+    ) -> PyResult<Option<Bound<'py, PyArray2<f32>>>> {
+        let (network, pool) = (&self.get()?.network, pool(py, threads)?);
+        let Some(sparse) = network.sparse.as_ref().filter(|sparse| sparse.blend() != 0.0) else {
+            return Ok(None);
+        };
+        let none = NoLabels::new(&features)?;
+        let examples = features.examples(py, none.slices(), &pool)?;
+        self.check_features(examples.num_features)?;
+        let classes = self.checked_classes(classes.as_slice()?)?;
+        let postings = sparse.postings(network.config.num_features);
+        let scores_of = |row: &mut Vec<f32>, example: usize| -> Vec<f32> {
+            let (ids, values) = examples.features(example);
+            let factor = sparse.blend() * network.config.normalise.factor(values);
+            row.clear();
+            row.resize(network.config.num_classes, 0.0);
+            for (&id, &value) in ids.iter().zip(values) {
+                let (posted, weights) = postings.of(id);
+                for (&class, weight) in posted.iter().zip(weights) {
+                    row[class as usize] += factor * value * weight;
+                }
+            }
+            classes.iter().map(|&class| row[class]).collect()
+        };
+        let scores: Vec<Vec<f32>> = py.detach(|| {
+            pool.install(|| (0..examples.len()).into_par_iter().map_init(Vec::new, scores_of).collect())
+        });
+        Ok(Some(matrix(py, scores.concat(), examples.len(), classes.len())?))
     }
 
     /// Class vectors and biases of chosen classes.
@@ -267,14 +325,11 @@ impl Model {
         classes: PyReadonlyArray1<'py, i64>,
     ) -> PyResult<ClassVectors<'py>> {
         let output = &self.get()?.network.output;
-        let classes = classes.as_slice()?;
+        let classes = self.checked_classes(classes.as_slice()?)?;
         let mut values = Vec::with_capacity(classes.len() * output.dim);
         let mut biases = Vec::with_capacity(classes.len());
         let mut row = vec![0.0; output.stride];
-        for &class in classes {
-            let class = usize::try_from(class).ok().filter(|&class| class < output.len).ok_or_else(|| {
-                error::value(format!("class {class} is out of range: the model has {} classes", output.len))
-            })?;
+        for &class in &classes {
             output.view().copy_row(class, &mut row);
             values.extend_from_slice(&row[..output.dim]);
             biases.push(output.bias.w[class]);

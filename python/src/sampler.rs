@@ -146,6 +146,7 @@ impl Sampler {
             embeddings,
             class_vectors: vectors,
             class_bias: &[],
+            near: None,
         };
         let (inner, candidates, places) = (&mut self.inner, &mut self.candidates, &mut self.places);
         let (classes, positions) = py.detach(|| {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from lookalike import ExtremeClassifier, datasets
 
 SETTINGS = {"hidden": 24, "epochs": 2, "batch": 100, "budget": 30, "random_state": 11}
-FLAGS = ["--hidden=24", "--epochs=2", "--batch=100", "--budget=30", "--seed=11"]
+FLAGS = ["--preset", "plain", "--hidden=24", "--epochs=2", "--batch=100", "--budget=30", "--seed=11"]
 
 
 def run(command, *arguments):
@@ -20,14 +21,26 @@ def run(command, *arguments):
     return result.stdout
 
 
-@pytest.mark.parametrize("sampler", ["lsh-embedding", "lsh-label", "mixed", "full", "frequency"])
-def test_the_command_line_gives_the_same_bytes(generated, command, tmp_path, sampler):
+@pytest.mark.parametrize(
+    ("sampler", "more", "flags"),
+    [(sampler, {}, []) for sampler in ("lsh-embedding", "lsh-label", "mixed", "full", "frequency")]
+    + [
+        ("lsh-embedding", {"sparse": True}, ["--sparse=true"]),
+        (
+            "full",
+            {"sparse": {"epochs": 1, "rate": 2.0}},
+            ["--sparse=true", "--sparse-epochs=1", "--sparse-lr=2"],
+        ),
+        ("mixed", {"settings": {"sparse": {"negatives": 9}}}, ["--sparse=true", "--sparse-negatives=9"]),
+        ("mixed", {"settings": {"sparse": {"negatives": 9}}, "sparse": False}, ["--sparse=false"]),
+    ],
+)
+def test_the_command_line_gives_the_same_bytes(generated, command, tmp_path, sampler, more, flags):
     train, _ = generated
     datasets.save(tmp_path / "train.txt", *train)
-    run(
-        command, "train", tmp_path / "train.txt", "--model", tmp_path / "theirs", "--sampler", sampler, *FLAGS
-    )
-    model = ExtremeClassifier(sampler, **SETTINGS, threads=1).fit(train.X, train.Y)
+    arguments = ["train", tmp_path / "train.txt", "--model", tmp_path / "theirs", "--sampler", sampler]
+    run(command, *arguments, *FLAGS, *flags)
+    model = ExtremeClassifier(sampler, **SETTINGS, **more, threads=1).fit(train.X, train.Y)
     model.save(tmp_path / "ours")
     for name in ("model.safetensors", "training.safetensors"):
         ours, theirs = ((tmp_path / folder / name).read_bytes() for folder in ("ours", "theirs"))
@@ -101,6 +114,37 @@ def test_each_reads_what_the_other_wrote(generated, command, tmp_path):
     assert [int(line.split("\t")[0]) for line in lines] == loaded.predict(test.X).tolist()
     loaded.partial_fit(train.X, train.Y)
     assert json.loads(loaded._model.describe())["progress"]["epoch"] == 3
+
+
+def test_a_model_with_a_sparse_part_predicts_and_is_saved_with_it(generated, tmp_path):
+    train, test = generated
+    model = ExtremeClassifier("full", **SETTINGS, sparse=True).fit(train.X, train.Y)
+    parts = model.to_numpy()
+    entries = int(parts["sparse.lengths"].sum())
+    assert len(parts["sparse.lengths"]) == 200
+    assert entries == len(parts["sparse.features"]) == len(parts["sparse.weights"]) > 0
+    blend = json.loads(model._model.describe())["sparse"]["blend"]
+    assert blend > 0
+
+    # What `predict` ranks by is what `decision_function` and the formula say.
+    scores = model.decision_function(test.X)
+    ids, found = model._model.predict(model._features(test.X, reset=False), 200, False, 1)
+    np.testing.assert_allclose(np.take_along_axis(scores, ids, axis=1), found, rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(model.decision_function(test.X, classes=[7, 3]), scores[:, [7, 3]])
+    weights = np.zeros((200, test.X.shape[1]))
+    rows = np.repeat(np.arange(200), parts["sparse.lengths"])
+    weights[rows, parts["sparse.features"]] = parts["sparse.weights"]
+    examples = test.X.toarray() / np.linalg.norm(test.X.toarray(), axis=1, keepdims=True)
+    dense = model.embed(test.X) @ parts["output.weight"].T + parts["output.bias"]
+    np.testing.assert_allclose(scores, dense + blend * examples @ weights.T, rtol=1e-4, atol=1e-4)
+
+    model.save(tmp_path / "model")
+    for other in (ExtremeClassifier.load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        assert other.get_params() == model.get_params()
+        np.testing.assert_array_equal(other.decision_function(test.X), scores)
+        np.testing.assert_array_equal(other.predict(test.X, k=5), model.predict(test.X, k=5))
+    without = ExtremeClassifier("full", **SETTINGS, sparse=False).fit(train.X, train.Y)
+    assert not [name for name in without.to_numpy() if name.startswith("sparse.")]
 
 
 @pytest.mark.parametrize("with_training_state", [True, False])

@@ -44,3 +44,11 @@ def test_an_unknown_kind_of_input_is_refused(generated, tmp_path):
     model = ExtremeClassifier("uniform", hidden=8, epochs=1).fit(train.X, train.Y)
     with pytest.raises(ValueError, match="sparse"):
         onnx.export(model, tmp_path / "model.onnx", inputs="csr")
+
+
+def test_sparse_weights_are_refused_with_what_to_do(generated, tmp_path):
+    train, _ = generated
+    model = ExtremeClassifier("full", hidden=24, epochs=1, sparse=True).fit(train.X, train.Y)
+    with pytest.raises(NotImplementedError, match="train with sparse=False"):
+        onnx.export(model, tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()

@@ -53,6 +53,7 @@ fn main() {
         embeddings: RowsView::f32(&embeddings, DIM),
         class_vectors: RowsView::f32(&vectors, DIM),
         class_bias: &[],
+        near: None,
     };
 
     for (kind, k, l, budget) in [

@@ -22,6 +22,8 @@ pub enum Stream {
     Round = 6,
     /// Features left out of an example while training.
     Dropout = 7,
+    /// Examples held out from training.
+    HoldOut = 8,
     /// Inputs that an experiment looks at.
     Experiment = 16,
 }

@@ -194,6 +194,8 @@ fn check(setting: &Setting) {
 
     let mut before = Parameters::of(&network);
     let context = StepContext {
+        near: 0,
+        sparse_rate: 0.0,
         cpu,
         adam: Adam::gradient_descent(1.0),
         seed: 1,
@@ -265,6 +267,7 @@ fn scored(
         embeddings: activations.embeddings(),
         class_vectors: network.output.view(),
         class_bias: &network.output.bias.w,
+        near: None,
     };
     let mut candidates = Candidates::new();
     sampler.propose(&request, &mut candidates);

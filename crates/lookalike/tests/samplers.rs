@@ -78,6 +78,7 @@ fn propose(sampler: &mut dyn Sampler, data: &Dataset, batch: &[u32], iteration: 
         embeddings: RowsView::f32(&embeddings, DIM),
         class_vectors,
         class_bias: &[0.0; CLASSES],
+        near: None,
     };
     let mut out = Candidates::new();
     sampler.propose(&request, &mut out);
@@ -238,6 +239,7 @@ fn times_drawn(sampler: &mut dyn Sampler, classes: usize, draws: u32, seed: u64)
         embeddings: RowsView::f32(&[], DIM),
         class_vectors: RowsView::f32(&[], DIM),
         class_bias: &[],
+        near: None,
     };
     let mut out = Candidates::new();
     sampler.propose(&request, &mut out);

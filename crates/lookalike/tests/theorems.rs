@@ -114,6 +114,7 @@ fn retrieval(family: Family, dim: usize, query: Query, data: &[f32]) -> Vec<f64>
             embeddings: RowsView::f32(&embedding, dim),
             class_vectors: RowsView::f32(&class_vectors, dim),
             class_bias: &[0.0; COSINES.len() + 1],
+            near: None,
         };
         sampler.refresh(request.cpu, request.class_vectors, None);
         sampler.propose(&request, &mut out);

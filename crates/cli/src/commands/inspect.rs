@@ -78,8 +78,10 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
             json!({ "k": choice.k, "l": choice.l, "expected-per-table": choice.expected_per_table,
                     "occupancy": occupancy })
         });
+        let sparse = model.network.sparse.as_ref();
+        let sparse = sparse.map(|part| json!({ "entries": part.num_entries(), "blend": part.blend() }));
         let summary = json!({
-            "network": shape, "training": training, "progress": model.progress, "tables": tables,
+            "network": shape, "training": training, "progress": model.progress, "tables": tables, "sparse": sparse,
             "parameters": model.network.num_parameters(), "bytes-on-disk": bytes,
             "reads-text": model.text.is_some(), "has-label-names": model.label_names().is_some(),
         });
@@ -93,6 +95,15 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
     writeln!(out, "hidden      {:?}, {:?}", shape.hidden, shape.activation)?;
     writeln!(out, "classes     {}{named}", count(shape.num_classes))?;
     writeln!(out, "parameters  {} ({:?})", count(model.network.num_parameters()), shape.storage)?;
+    if let Some(sparse) = &model.network.sparse {
+        let (entries, blend) = (sparse.num_entries(), sparse.blend());
+        let per_class = human::number(entries as f64 / shape.num_classes.max(1) as f64);
+        writeln!(
+            out,
+            "sparse      {} weights of classes on features, {per_class} a class; they count {blend} times",
+            count(entries)
+        )?;
+    }
     writeln!(out, "on disk     {}", human::bytes(bytes as f64))?;
     let progress = model.progress;
     writeln!(

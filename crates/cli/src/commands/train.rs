@@ -10,7 +10,9 @@ use clap::Args;
 use lookalike::artifact::Model;
 use lookalike::data::Examples;
 use lookalike::predict::evaluate;
-use lookalike::train::{Every, Outcome, PRESETS, Trainer, Validation, run as run_training};
+use lookalike::train::{
+    AUTO, Every, Outcome, PRESETS, TrainConfig, Trainer, Validation, run as run_training,
+};
 use lookalike_report::human;
 
 use super::MachineArguments;
@@ -25,8 +27,8 @@ pub(crate) use settings::{SettingArguments, Settings};
 
 /// Trains a model from a file.
 ///
-/// Settings come, each overriding the one before, from the defaults, a --preset,
-/// a --config file and the flags. The same settings, data and seed give the same
+/// Settings come, each overriding the one before, from a --preset (auto if neither
+/// it nor --config is given), a --config file and the flags. The same settings, data and seed give the same
 /// bits whatever the number of threads.
 #[derive(Args)]
 #[command(after_help = "Examples:
@@ -113,10 +115,18 @@ fn preset_help() -> String {
     format!("Start from a preset:\n{}", lines.join("\n"))
 }
 
+impl TrainArguments {
+    /// Whether the data decides the settings that are not given. A file of
+    /// settings is complete unless --preset says otherwise.
+    fn is_auto(&self) -> bool {
+        self.preset.as_deref().map_or(self.config.is_none(), |preset| preset == AUTO)
+    }
+}
+
 pub(crate) fn run(arguments: TrainArguments) -> anyhow::Result<ExitCode> {
     let mut base = Settings::base(arguments.preset.as_deref(), arguments.config.as_deref())?;
     arguments.text.apply(&mut base.text);
-    if arguments.print_config {
+    if arguments.print_config && !arguments.is_auto() {
         arguments.settings.apply(&mut base.training)?;
         write!(std::io::stdout(), "{}", base.to_toml()?)?;
         return Ok(ExitCode::SUCCESS);
@@ -151,8 +161,18 @@ fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode>
             Trainer::resume(model, examples, cpu)?
         }
         None => {
-            let mut config = base.training;
-            arguments.settings.apply(&mut config)?;
+            let mut settings = base;
+            if arguments.is_auto() {
+                let (chosen, why) = TrainConfig::auto(&examples);
+                settings = Settings { training: chosen, ..settings }.with(arguments.config.as_deref())?;
+                why.into_iter().for_each(&say);
+            }
+            arguments.settings.apply(&mut settings.training)?;
+            if arguments.print_config {
+                write!(std::io::stdout(), "{}", settings.to_toml()?)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            let config = settings.training;
             let mut trainer = Trainer::new(config, examples, cpu)?;
             (trainer.model.text, trainer.model.names) = (text, names);
             trainer
@@ -236,6 +256,9 @@ fn train_and_save(
         Outcome::Stopped => format!("interrupted in epoch {}; go on with --resume", told.epoch + 1),
     });
     warn_of_shortfall(trainer, say);
+    if trainer.model.training.sparse.is_some() {
+        say(describe_blend(trainer.model.network.sparse.as_ref()));
+    }
     if let Some(directory) = &arguments.model {
         // With --valid the best model is saved already, unless none was evaluated.
         if chooses
@@ -264,13 +287,27 @@ fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)
         trainer.cpu().name(),
         rayon::current_num_threads(),
     ));
-    let unlabelled = examples.len() - trainer.num_examples();
+    let labelled = model.progress.examples;
+    let (unlabelled, held_out) = (examples.len() - labelled, labelled - trainer.num_examples());
     if unlabelled > 0 {
         say(format!("{} examples have no label and are left out", count(unlabelled)));
+    }
+    if held_out > 0 {
+        say(format!("{} examples are held out to choose how much sparse weights count", count(held_out)));
     }
     say(trainer.describe_sampler());
     if model.progress.iteration > 0 {
         say(format!("going on after epoch {}, step {}", model.progress.epoch, model.progress.iteration));
+    }
+}
+
+/// How much the sparse part counts, as chosen on held-out examples.
+fn describe_blend(sparse: Option<&lookalike::model::SparsePart>) -> String {
+    match sparse.filter(|sparse| sparse.blend() != 0.0) {
+        Some(sparse) => {
+            format!("sparse weights count {} times, as chosen on held-out examples", sparse.blend())
+        }
+        None => "sparse weights did not help on held-out examples and are left out".into(),
     }
 }
 

@@ -148,6 +148,22 @@ fn a_model_shows_its_shape_tables_and_neighbours() {
 }
 
 #[test]
+fn a_model_shows_its_sparse_part() {
+    let folder = Folder::with_numbers();
+    let train = "train made/train.txt --model model --epochs 2 --hidden 4 --budget 20 -q --sparse";
+    folder.succeed(&format!("{train} true"));
+    let sparse = folder.succeed("inspect model --json").json()["sparse"].clone();
+    let (entries, blend) = (sparse["entries"].as_u64().unwrap(), sparse["blend"].as_f64().unwrap());
+    assert!(entries > 80 && blend > 0.0, "{sparse}");
+    let text = folder.succeed("inspect model").out;
+    let line = text.lines().find(|line| line.starts_with("sparse ")).unwrap();
+    assert!(line.contains(&format!("count {blend} times")), "{line}");
+    folder.succeed(&format!("{train} false"));
+    assert!(folder.succeed("inspect model --json").json()["sparse"].is_null());
+    assert!(!folder.succeed("inspect model").out.contains("\nsparse "));
+}
+
+#[test]
 fn completions_and_manual_pages_are_made() {
     let folder = Folder::new();
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {

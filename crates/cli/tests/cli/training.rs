@@ -5,8 +5,23 @@ use std::time::{Duration, Instant};
 use crate::support::Folder;
 
 const SMALL: &str = "--hidden 16 --batch 64 --budget 12 --lr-schedule constant -q";
-const METHODS: [&str; 9] =
-    ["lsh-embedding", "lsh-label", "mixed", "full", "top-k", "log-uniform", "frequency", "uniform", "nce"];
+/// Samplers, and some of them with a sparse part.
+const METHODS: [&str; 13] = [
+    "lsh-embedding",
+    "lsh-label",
+    "mixed",
+    "full",
+    "top-k",
+    "log-uniform",
+    "frequency",
+    "uniform",
+    "nce",
+    "lsh-embedding --sparse true --sparse-negatives 9",
+    "mixed --sparse true --sparse-epochs 3",
+    "full --sparse true --sparse-epochs 1",
+    // Weights that diverge: the part does not count, and still goes on.
+    "lsh-label --sparse true --sparse-lr 1e38",
+];
 
 #[test]
 fn the_number_of_threads_changes_no_bit() {
@@ -68,10 +83,13 @@ fn printed_settings_give_the_same_model() {
     assert!(folder.read("flags/model.safetensors") == folder.read("file/model.safetensors"));
     // Flags come last.
     let changed = folder.succeed("train made/train.txt --config settings.toml --print-config --epochs 9").out;
-    assert_eq!(changed, printed.replace("epochs = 2", "epochs = 9"));
+    // The network's epochs come before those of the sparse part.
+    assert_eq!(changed, printed.replacen("epochs = 2", "epochs = 9", 1));
     assert_ne!(changed, printed);
     // What has no value of its own in TOML survives too.
-    let text = folder.succeed("train x --print-config --words none --max-features 0 --hash-bits 18").out;
+    let text = folder
+        .succeed("train x --preset plain --print-config --words none --max-features 0 --hash-bits 18")
+        .out;
     folder.write("text.toml", &text);
     assert_eq!(folder.succeed("train x --config text.toml --print-config").out, text);
     assert!(text.contains("words = \"none\"") && text.contains("hash-bits = 18"), "{text}");

@@ -3,7 +3,7 @@
 //! ```text
 //! MODEL/
 //!   config.json                  format version, network, training settings, checksums
-//!   model.safetensors            weights, biases, training frequency of each class
+//!   model.safetensors            weights, biases, training frequency of each class, sparse rows
 //!   training.safetensors         moments, for resuming (optional)
 //!   vectoriser.json, vocabulary.txt, labels.txt
 //!                                from text to features and back to names (optional)
@@ -28,10 +28,10 @@ pub use error::ModelError;
 use crate::model::{Network, NetworkConfig};
 use crate::text::{LabelNames, TextPipeline};
 use crate::train::{Progress, TrainConfig};
-use tensors::{Group, read_tensors, write_tensors};
+use tensors::{Group, read_sparse, read_tensors, write_tensors};
 
 /// The version of the format that this code writes; it reads this and earlier ones.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 const FORMAT_NAME: &str = "lookalike model";
 const CONFIG_FILE: &str = "config.json";
 const MODEL_FILE: &str = "model.safetensors";
@@ -66,7 +66,17 @@ struct ConfigFile {
     text: bool,
     #[serde(default)]
     names: bool,
+    /// The sparse part, since version 2.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sparse: Option<SparseHeader>,
     files: Vec<FileEntry>,
+}
+
+/// What of the sparse part is no tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct SparseHeader {
+    entries: usize,
+    blend: f32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -86,12 +96,15 @@ struct Header {
 
 impl Model {
     /// Writes the model to `directory`, replacing a model that is there.
-    /// `with_training_state` adds what resuming needs: twice the model's size.
+    /// `with_training_state` adds what resuming needs: twice the model's size,
+    /// and a sparse part that does not count now but may after more training.
     pub fn save(&self, directory: &Path, with_training_state: bool) -> Result<(), ModelError> {
         replace_directory(directory, CONFIG_FILE, |folder| {
-            write_tensors(&folder.join(MODEL_FILE), self, Group::Weights)?;
+            let sparse = self.network.sparse.as_ref();
+            let sparse = sparse.filter(|sparse| with_training_state || sparse.blend() != 0.0);
+            write_tensors(&folder.join(MODEL_FILE), self, sparse, Group::Weights)?;
             if with_training_state {
-                write_tensors(&folder.join(TRAINING_FILE), self, Group::Moments)?;
+                write_tensors(&folder.join(TRAINING_FILE), self, None, Group::Moments)?;
             }
             if let Some(text) = &self.text {
                 text.save(folder)?;
@@ -107,6 +120,8 @@ impl Model {
                 progress: self.progress,
                 text: self.text.is_some(),
                 names: self.names.is_some(),
+                sparse: sparse
+                    .map(|sparse| SparseHeader { entries: sparse.num_entries(), blend: sparse.blend() }),
                 files: directory::checksums(folder)?,
             };
             let text = serde_json::to_string_pretty(&config).map_err(ModelError::encode)?;
@@ -159,6 +174,10 @@ impl Model {
         };
         check_names(directory, &model)?;
         read_tensors(&directory.join(MODEL_FILE), &mut model, Group::Weights)?;
+        if let Some(header) = config.sparse {
+            model.network.sparse =
+                Some(read_sparse(&directory.join(MODEL_FILE), header, &model.network.config)?);
+        }
         if for_training {
             model.network.prepare_training();
             read_tensors(&directory.join(TRAINING_FILE), &mut model, Group::Moments)?;

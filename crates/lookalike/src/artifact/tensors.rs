@@ -10,8 +10,8 @@ use std::path::Path;
 use lookalike_mapped::MappedFile;
 use safetensors::tensor::{Dtype, SafeTensors, View};
 
-use super::{Model, ModelError};
-use crate::model::{Biases, Rows, with_store};
+use super::{Model, ModelError, SparseHeader};
+use crate::model::{Biases, NetworkConfig, Rows, SparsePart, with_store};
 
 /// Which tensors a file holds.
 #[derive(Clone, Copy, PartialEq)]
@@ -63,9 +63,22 @@ impl View for &Tensor<'_> {
     }
 }
 
-/// Writes a group of a model's tensors.
-pub(super) fn write_tensors(path: &Path, model: &Model, group: Group) -> Result<(), ModelError> {
-    let tensors = tensors_of(model, group);
+/// Writes a group of a model's tensors, and the sparse part if there is one.
+pub(super) fn write_tensors(
+    path: &Path,
+    model: &Model,
+    sparse: Option<&SparsePart>,
+    group: Group,
+) -> Result<(), ModelError> {
+    let mut tensors = tensors_of(model, group);
+    let mut lengths = Vec::new();
+    if let Some(sparse) = sparse {
+        lengths.extend((0..sparse.num_classes()).map(|class| sparse.range(class).len() as u32));
+        let entries = (sparse.num_entries(), 1, 1);
+        tensors.push(flat(matrix_read(SPARSE[0].into(), &lengths, (lengths.len(), 1, 1))));
+        tensors.push(flat(matrix_read(SPARSE[1].into(), &sparse.features, entries)));
+        tensors.push(flat(matrix_read(SPARSE[2].into(), sparse.weights(), entries)));
+    }
     let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
     safetensors::serialize_to_file(views, None, path).map_err(|e| bad_file(path, &e))
 }
@@ -94,6 +107,60 @@ pub(super) fn read_tensors(path: &Path, model: &mut Model, group: Group) -> Resu
         }
     }
     Ok(())
+}
+
+/// Entries of each class; feature and weight of each entry.
+const SPARSE: [&str; 3] = ["sparse.lengths", "sparse.features", "sparse.weights"];
+
+/// Reads the sparse part, and checks what prediction relies on.
+pub(super) fn read_sparse(
+    path: &Path,
+    header: SparseHeader,
+    network: &NetworkConfig,
+) -> Result<SparsePart, ModelError> {
+    let map = MappedFile::open(path).map_err(ModelError::io(path))?;
+    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, &e))?;
+    let lengths: Vec<u32> = read_vector(path, &file, SPARSE[0], network.num_classes)?;
+    let features: Vec<u32> = read_vector(path, &file, SPARSE[1], header.entries)?;
+    let weights: Vec<f32> = read_vector(path, &file, SPARSE[2], header.entries)?;
+    let damaged =
+        |expected: String, found: String| ModelError::Damaged { path: path.into(), expected, found };
+    let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+    if total != header.entries as u64 {
+        return Err(damaged(format!("{} entries of the sparse part", header.entries), total.to_string()));
+    }
+    if !header.blend.is_finite() {
+        return Err(damaged("a finite blend of the sparse part".into(), header.blend.to_string()));
+    }
+    let sparse = SparsePart::from_parts(&lengths, features, weights, header.blend);
+    for class in 0..sparse.num_classes() {
+        let row = sparse.row(class).0;
+        let fits = row.last().is_none_or(|&last| (last as usize) < network.num_features);
+        if !fits || !row.is_sorted_by(|a, b| a < b) {
+            let expected = format!("ascending features below {}", network.num_features);
+            return Err(damaged(expected, format!("others in the sparse row of class {class}")));
+        }
+    }
+    Ok(sparse)
+}
+
+fn read_vector<T: Number>(
+    path: &Path,
+    file: &SafeTensors<'_>,
+    name: &str,
+    len: usize,
+) -> Result<Vec<T>, ModelError> {
+    let found = file.tensor(name).map_err(|e| bad_file(path, &e))?;
+    if found.shape() != [len] || found.dtype() != T::DTYPE {
+        return Err(ModelError::Shape {
+            path: path.into(),
+            what: name.into(),
+            expected: format!("{:?} [{len}]", T::DTYPE),
+            found: format!("{:?} {:?}", found.dtype(), found.shape()),
+        });
+    }
+    // The file is aligned to 8 bytes only by custom; a copy does not mind.
+    Ok(found.data().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
 }
 
 fn bad_file(path: &Path, error: &safetensors::SafeTensorError) -> ModelError {

@@ -157,6 +157,7 @@ pub fn snapshot(
             embeddings: activations.embeddings(),
             class_vectors: output.view(),
             class_bias: &output.bias.w,
+            near: None,
         };
         for ((_, sampler), found) in samplers.iter_mut().zip(&mut found) {
             let draws = Draws::collect(sampler.as_mut(), request, &targets, options.draws, classes);

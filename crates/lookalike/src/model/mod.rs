@@ -3,15 +3,17 @@
 //! `E_x = act(b + Σ v_f W1[f])`, optionally more dense layers, and a score
 //! `w_i · E_x + b_i` for each class. Input and output layer are rows (a feature
 //! each, a class each) of which a batch touches few; hidden layers in between
-//! are small and dense.
+//! are small and dense. A class may own a sparse row besides ([`SparsePart`]).
 
 mod hidden;
 mod network;
 mod rows;
+mod sparse;
 mod view;
 
 pub use hidden::Hidden;
 pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};
 pub(crate) use rows::with_store;
 pub use rows::{Biases, BiasesMut, Rows, RowsMut, Storage, Store, Stored};
+pub use sparse::{Centroids, Postings, SparsePart};
 pub use view::{RowData, RowsView};

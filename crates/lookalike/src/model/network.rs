@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hidden::Hidden;
 use super::rows::{Biases, Rows, Storage, with_store};
+use super::sparse::SparsePart;
 use super::view::RowsView;
 use crate::data::Examples;
 use crate::random::{Stream, rng};
@@ -117,6 +118,8 @@ pub struct Network {
     pub hidden: Vec<Hidden>,
     /// A class vector a class, with its bias.
     pub output: Rows,
+    /// Weights of classes on features, beside the network.
+    pub sparse: Option<SparsePart>,
 }
 
 impl Network {
@@ -132,6 +135,7 @@ impl Network {
             input_bias: Biases::zeroed(first),
             hidden: config.hidden.windows(2).map(|pair| Hidden::zeroed(pair[0], pair[1])).collect(),
             output: Rows::zeroed(config.num_classes, last, config.storage, true),
+            sparse: None,
             config,
         }
     }
@@ -200,11 +204,24 @@ impl Network {
         }
     }
 
+    /// What the sparse part scores a class for an example, before blending.
+    pub fn sparse_score(&self, examples: &Examples<'_>, example: u32, class: u32) -> f32 {
+        let Some(sparse) = &self.sparse else { return 0.0 };
+        let (features, weights) = sparse.row(class as usize);
+        let (ids, values) = examples.features(example as usize);
+        let products = ids
+            .iter()
+            .zip(values)
+            .filter_map(|(id, value)| features.binary_search(id).ok().map(|place| value * weights[place]));
+        self.config.normalise.factor(values) * products.sum::<f32>()
+    }
+
     /// The number of parameters.
     pub fn num_parameters(&self) -> usize {
         let rows = |rows: &Rows| rows.len * rows.dim + rows.bias.w.len();
         let hidden: usize = self.hidden.iter().map(|h| h.inputs * h.outputs + h.outputs).sum();
-        rows(&self.input) + self.input_bias.w.len() + hidden + rows(&self.output)
+        let sparse = self.sparse.as_ref().map_or(0, SparsePart::num_entries);
+        rows(&self.input) + self.input_bias.w.len() + hidden + rows(&self.output) + sparse
     }
 }
 

@@ -2,7 +2,7 @@
 
 use lookalike_kernels::Cpu;
 
-use super::{TopK, TopKScratch, top_k};
+use super::{SparseQueries, TopK, TopKScratch, top_k};
 use crate::data::Examples;
 use crate::metrics::{MetricOptions, MetricValues, Metrics, MetricsError, Totals, TrainingFrequencies};
 use crate::model::{Activations, Network, RowData};
@@ -72,7 +72,15 @@ impl Ranker {
             unreachable!("embeddings are always f32")
         };
         let output = &network.output;
-        top_k(cpu, output.view(), &output.bias.w, embeddings, &mut self.scratch, &mut self.best);
+        let sparse =
+            network.sparse.as_ref().filter(|sparse| sparse.blend() != 0.0).map(|sparse| SparseQueries {
+                postings: sparse.postings(network.config.num_features),
+                blend: sparse.blend(),
+                normalise: network.config.normalise,
+                examples: *examples,
+                batch,
+            });
+        top_k(cpu, output.view(), &output.bias.w, embeddings, sparse, &mut self.scratch, &mut self.best);
         &self.best
     }
 }

@@ -18,8 +18,9 @@ use rayon::prelude::*;
 use super::best::Best;
 use super::ranking::TopK;
 use super::tile::{TILE_CLASSES, TILE_EXAMPLES, Tile};
+use crate::data::Examples;
 use crate::loss::RunningSum;
-use crate::model::RowsView;
+use crate::model::{Normalise, Postings, RowsView};
 
 /// Examples whose pieces are in work at the same time; it bounds the memory.
 const WAVE_EXAMPLES: usize = 4 * TILE_EXAMPLES;
@@ -52,10 +53,13 @@ struct Piece {
 struct Worker {
     tile: Tile,
     found: Vec<u32>,
+    /// Where the postings of each feature of the block's examples go on.
+    cursors: Vec<u32>,
 }
 
-/// The best [`TopK::k`] classes of each embedding, by `class_vector · embedding
-/// + bias`. Embeddings are rows with the stride of the class vectors.
+/// The best [`TopK::k`] classes of each embedding, by `class_vector · embedding +
+/// bias`, and the blended sparse score if there is one. Embeddings are rows with
+/// the stride of the class vectors.
 ///
 /// An example's scores are the same bits for any number of threads; between
 /// batches of different sizes they may differ by rounding.
@@ -68,6 +72,7 @@ pub fn top_k(
     class_vectors: RowsView<'_>,
     bias: &[f32],
     embeddings: &[f32],
+    sparse: Option<SparseQueries<'_>>,
     scratch: &mut TopKScratch,
     out: &mut TopK,
 ) {
@@ -83,9 +88,59 @@ pub fn top_k(
     if num_classes == 0 {
         return;
     }
-    let query = Query { cpu, class_vectors, bias, k: out.stride, sums: out.wants_log_sum_exp };
+    let query = Query { cpu, class_vectors, bias, sparse, k: out.stride, sums: out.wants_log_sum_exp };
     for (wave, embeddings) in embeddings.chunks(WAVE_EXAMPLES * stride).enumerate() {
         query.wave(embeddings, scratch, wave * WAVE_EXAMPLES, out);
+    }
+}
+
+/// The examples behind the embeddings and the sparse weights to score them with.
+#[derive(Clone, Copy, Debug)]
+pub struct SparseQueries<'a> {
+    /// The weights by feature.
+    pub postings: &'a Postings,
+    /// What a sparse score is multiplied with.
+    pub blend: f32,
+    /// What is done to an example's values first.
+    pub normalise: Normalise,
+    /// All examples.
+    pub examples: Examples<'a>,
+    /// The example of each embedding.
+    pub batch: &'a [u32],
+}
+
+impl SparseQueries<'_> {
+    /// Puts a cursor for each feature of some examples at its first posting of
+    /// a class from `class` on.
+    fn start(&self, examples: Range<usize>, class: usize, cursors: &mut Vec<u32>) {
+        cursors.clear();
+        for &example in &self.batch[examples] {
+            let (ids, _) = self.examples.features(example as usize);
+            cursors.extend(ids.iter().map(|&id| {
+                self.postings.of(id).0.partition_point(|&posted| (posted as usize) < class) as u32
+            }));
+        }
+    }
+
+    /// Adds the sparse scores of a tile; tiles come in the order of classes.
+    fn add(&self, examples: Range<usize>, classes: Range<usize>, cursors: &mut [u32], tile: &mut Tile) {
+        let mut cursors = cursors.iter_mut();
+        for (row, &example) in self.batch[examples].iter().enumerate() {
+            let (ids, values) = self.examples.features(example as usize);
+            let factor = self.blend * self.normalise.factor(values);
+            let scores = tile.scores(row);
+            for ((&id, &value), cursor) in ids.iter().zip(values).zip(cursors.by_ref()) {
+                let (posted, weights) = self.postings.of(id);
+                let place = *cursor as usize;
+                for (&class, weight) in posted[place..].iter().zip(&weights[place..]) {
+                    if class as usize >= classes.end {
+                        break;
+                    }
+                    scores[class as usize - classes.start] += factor * value * weight;
+                    *cursor += 1;
+                }
+            }
+        }
     }
 }
 
@@ -95,6 +150,7 @@ struct Query<'a> {
     cpu: Cpu,
     class_vectors: RowsView<'a>,
     bias: &'a [f32],
+    sparse: Option<SparseQueries<'a>>,
     k: usize,
     sums: bool,
 }
@@ -121,7 +177,8 @@ impl Query<'_> {
             let from = i % ranges * range_classes;
             let classes = from..self.bias.len().min(from + range_classes);
             let mut worker = unpoisoned(tiles).pop().unwrap_or_default();
-            self.search(block, classes, piece, &mut worker);
+            let example = start + i / ranges * TILE_EXAMPLES;
+            self.search(block, example, classes, piece, &mut worker);
             unpoisoned(tiles).push(worker);
         });
         let examples = embeddings.len() / self.class_vectors.stride;
@@ -129,14 +186,27 @@ impl Query<'_> {
     }
 
     /// Scores a block of examples against a range of classes, tile by tile.
-    fn search(&self, block: &[f32], classes: Range<usize>, piece: &mut Piece, worker: &mut Worker) {
+    fn search(
+        &self,
+        block: &[f32],
+        first_example: usize,
+        classes: Range<usize>,
+        piece: &mut Piece,
+        worker: &mut Worker,
+    ) {
         let Self { cpu, class_vectors, .. } = *self;
-        let Worker { tile, found } = worker;
+        let Worker { tile, found, cursors } = worker;
         let examples = block.len() / class_vectors.stride;
         piece.reset(examples, self.k);
+        if let Some(sparse) = &self.sparse {
+            sparse.start(first_example..first_example + examples, classes.start, cursors);
+        }
         for first in classes.clone().step_by(TILE_CLASSES) {
             let tile_classes = first..classes.end.min(first + TILE_CLASSES);
-            tile.score(cpu, class_vectors, self.bias, tile_classes, block);
+            tile.score(cpu, class_vectors, self.bias, tile_classes.clone(), block);
+            if let Some(sparse) = &self.sparse {
+                sparse.add(first_example..first_example + examples, tile_classes, cursors, tile);
+            }
             for (example, best) in piece.best[..examples].iter_mut().enumerate() {
                 let scores = tile.scores(example);
                 collect(cpu, scores, first, found, best);
@@ -205,7 +275,8 @@ fn unpoisoned(tiles: &Mutex<Vec<Worker>>) -> std::sync::MutexGuard<'_, Vec<Worke
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::RowData;
+    use crate::data::Dataset;
+    use crate::model::{RowData, SparsePart};
     use crate::predict::{RescoreScratch, rescore};
     use crate::random::{Stream, mix};
     use lookalike_kernels::{Element, padded};
@@ -254,7 +325,7 @@ mod tests {
         let view = RowsView { data: view(&vectors), dim, stride: padded(dim) };
         let cpu = Cpu::detect();
         let mut out = TopK::new(k).with_log_sum_exp();
-        top_k(cpu, view, &bias, &embeddings, &mut TopKScratch::default(), &mut out);
+        top_k(cpu, view, &bias, &embeddings, None, &mut TopKScratch::default(), &mut out);
         assert_eq!(out.len(), examples);
         let mut scratch = RescoreScratch::default();
         let backwards: Vec<u32> = (0..classes as u32).rev().collect();
@@ -323,7 +394,124 @@ mod tests {
             let view = RowsView::f32(&vectors, dim);
             pool.install(|| {
                 let mut scratch = TopKScratch::default();
-                top_k(Cpu::detect(), view, &bias, &embeddings, &mut scratch, &mut out);
+                top_k(Cpu::detect(), view, &bias, &embeddings, None, &mut scratch, &mut out);
+            });
+            let bits: Vec<u32> = out.scores.iter().chain(&out.log_sum_exp).map(|x| x.to_bits()).collect();
+            (out.classes, bits)
+        };
+        let one = run(1);
+        assert_eq!(one, run(2));
+        assert_eq!(one, run(3));
+    }
+
+    /// A posting list and an example's values, all multiples of 1/4 again.
+    struct SparseCase {
+        part: SparsePart,
+        data: Dataset,
+        batch: Vec<u32>,
+    }
+
+    const SPARSE_FEATURES: usize = 11;
+
+    fn quarters(seed: u64, row: usize, column: u64) -> f32 {
+        (mix(seed, Stream::Data, row as u64, column) % 17) as f32 / 4.0 - 2.0
+    }
+
+    /// Every fifth class has no weights and every seventh example no features;
+    /// the batch takes examples out of order, some twice.
+    fn sparse_case(classes: usize, examples: usize, blend: f32, seed: u64) -> SparseCase {
+        let has =
+            |row: usize, feature: u64| !mix(seed, Stream::Data, row as u64, 100 + feature).is_multiple_of(3);
+        let (mut lengths, mut features, mut weights) = (Vec::new(), Vec::new(), Vec::new());
+        for class in 0..classes {
+            let before = features.len();
+            for feature in (0..SPARSE_FEATURES as u64).filter(|&f| class % 5 != 3 && has(class, f)) {
+                features.push(feature as u32);
+                weights.push(quarters(seed + 1, class, feature));
+            }
+            lengths.push((features.len() - before) as u32);
+        }
+        let part = SparsePart::from_parts(&lengths, features, weights, blend);
+        let mut data = Dataset::empty(SPARSE_FEATURES, classes);
+        for example in 0..examples {
+            let has = |f: &u64| example % 7 != 2 && has(classes + example, *f);
+            let row = (0..SPARSE_FEATURES as u64).filter(has);
+            data.push(row.map(|f| (f as u32, quarters(seed + 2, example, f))), &[]);
+        }
+        let batch = (0..examples).map(|i| ((i * 3 + 1) % examples) as u32).collect();
+        SparseCase { part, data, batch }
+    }
+
+    impl SparseCase {
+        fn queries(&self) -> SparseQueries<'_> {
+            SparseQueries {
+                postings: self.part.postings(SPARSE_FEATURES),
+                blend: self.part.blend(),
+                normalise: Normalise::None,
+                examples: self.data.view(),
+                batch: &self.batch,
+            }
+        }
+
+        fn naive(&self, position: usize, class: usize) -> f32 {
+            let view = self.data.view();
+            let (ids, values) = view.features(self.batch[position] as usize);
+            let (features, weights) = self.part.row(class);
+            let weight = |id: &u32| features.iter().position(|f| f == id).map_or(0.0, |i| weights[i]);
+            self.part.blend() * ids.iter().zip(values).map(|(id, x)| x * weight(id)).sum::<f32>()
+        }
+    }
+
+    /// Ragged ends of tiles, ranges, blocks and waves, with sparse scores added.
+    #[test]
+    fn sparse_scores_are_added_to_the_right_classes_across_all_borders() {
+        for (classes, examples, k, blend) in [
+            (1, 1, 1, 0.5),
+            (TILE_CLASSES + 1, 9, 3, 2.0),
+            (3 * RANGE_CLASSES_MIN + 1, 7, 40, 0.5),
+            (RANGE_CLASSES_MIN - 1, TILE_EXAMPLES + 3, 5, 1.0),
+            (2 * RANGE_CLASSES_MIN + 300, WAVE_EXAMPLES + 65, 2, 0.25),
+        ] {
+            let case = sparse_case(classes, examples, blend, 40 + classes as u64);
+            let vectors: Vec<f32> = rows(classes, 3, 50);
+            let embeddings: Vec<f32> = rows(examples, 3, 51);
+            let bias: Vec<f32> = (0..classes).map(|i| (i % 5) as f32 / 2.0).collect();
+            let mut out = TopK::new(k).with_log_sum_exp();
+            let view = RowsView::f32(&vectors, 3);
+            let mut scratch = TopKScratch::default();
+            let sparse = Some(case.queries());
+            top_k(Cpu::detect(), view, &bias, &embeddings, sparse, &mut scratch, &mut out);
+            for (position, embedding) in embeddings.chunks_exact(padded(3)).enumerate() {
+                if (20..examples.max(21) - 1).contains(&position) && (2..254).contains(&(position % 256)) {
+                    continue;
+                }
+                let mut all = naive_scores(&vectors, &bias, embedding);
+                all.iter_mut().for_each(|(class, score)| *score += case.naive(position, *class as usize));
+                let sum: f64 = all.iter().map(|&(_, score)| f64::from(score).exp()).sum();
+                let found = f64::from(out.log_sum_exp(position).unwrap());
+                assert!((found - sum.ln()).abs() < 1e-5 * sum.ln().abs().max(1.0));
+                all.sort_by(|a, b| b.1.partial_cmp(&a.1).unwrap().then(a.0.cmp(&b.0)));
+                all.truncate(k);
+                assert_eq!(pairs(out.example(position)), all, "{classes} classes, position {position}");
+            }
+        }
+    }
+
+    #[test]
+    fn threads_change_nothing_in_sparse_scores() {
+        let (classes, examples, dim) = (2 * RANGE_CLASSES_MIN + 77, TILE_EXAMPLES + 11, 5);
+        let case = sparse_case(classes, examples, 0.3, 9);
+        let vectors: Vec<f32> = rows::<f32>(classes, dim, 5).iter().map(|x| x.sin()).collect();
+        let embeddings: Vec<f32> = rows::<f32>(examples, dim, 6).iter().map(|x| x.cos()).collect();
+        let bias = vec![0.1; classes];
+        let run = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let mut out = TopK::new(6).with_log_sum_exp();
+            let sparse = Some(SparseQueries { normalise: Normalise::L2, ..case.queries() });
+            let view = RowsView::f32(&vectors, dim);
+            pool.install(|| {
+                let mut scratch = TopKScratch::default();
+                top_k(Cpu::detect(), view, &bias, &embeddings, sparse, &mut scratch, &mut out);
             });
             let bits: Vec<u32> = out.scores.iter().chain(&out.log_sum_exp).map(|x| x.to_bits()).collect();
             (out.classes, bits)
@@ -342,7 +530,7 @@ mod tests {
             let embeddings: Vec<f32> = rows(examples, 4, 8);
             let bias = vec![0.0; classes];
             let view = RowsView::f32(&vectors, 4);
-            top_k(Cpu::detect(), view, &bias, &embeddings, &mut scratch, &mut out);
+            top_k(Cpu::detect(), view, &bias, &embeddings, None, &mut scratch, &mut out);
             assert_eq!(out.len(), examples);
             assert_eq!(out.log_sum_exp.len(), examples);
             for (example, embedding) in embeddings.chunks_exact(16).enumerate() {
@@ -362,7 +550,7 @@ mod tests {
             let mut out = TopK::new(1000);
             let view = RowsView::f32(&vectors, 2);
             let mut scratch = TopKScratch::default();
-            top_k(Cpu::detect(), view, &bias, &embeddings, &mut scratch, &mut out);
+            top_k(Cpu::detect(), view, &bias, &embeddings, None, &mut scratch, &mut out);
             for example in 0..examples {
                 let ranked = out.example(example);
                 assert_eq!(ranked.classes.len(), 297);

@@ -58,10 +58,21 @@ pub fn contributions(
     let mut row = vec![0.0; network.input.stride];
     let contribution = |(&id, &value): (&u32, &f32)| {
         network.input.view().copy_row(id as usize, &mut row);
-        factor * value * dot(&row, &gradient)
+        factor * value * (dot(&row, &gradient) + sparse_above_the_mean(network, class, id))
     };
     let of_features: Vec<f32> = ids.iter().zip(values).map(contribution).collect();
+    let sparse = |(&id, &value): (&u32, &f32)| factor * value * sparse_above_the_mean(network, class, id);
+    let lead = lead + ids.iter().zip(values).map(sparse).sum::<f32>();
     Contributions { constant: lead - of_features.iter().sum::<f32>(), of_features, lead }
+}
+
+/// A class's blended sparse weight on a feature, minus the mean of all classes.
+fn sparse_above_the_mean(network: &Network, class: u32, feature: u32) -> f32 {
+    let Some(sparse) = &network.sparse else { return 0.0 };
+    let (features, weights) = sparse.row(class as usize);
+    let own = features.binary_search(&feature).map_or(0.0, |place| weights[place]);
+    let all: f32 = sparse.postings(network.config.num_features).of(feature).1.iter().sum();
+    sparse.blend() * (own - all / sparse.num_classes() as f32)
 }
 
 /// A class's vector and bias, minus the means of all classes.
@@ -87,7 +98,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::data::Dataset;
-    use crate::model::{Activation, Init, NetworkConfig, Normalise, Storage};
+    use crate::model::{Activation, Init, NetworkConfig, Normalise, SparsePart, Storage};
     use crate::predict::Ranker;
 
     fn network(hidden: &[usize], normalise: Normalise) -> Network {
@@ -103,6 +114,13 @@ mod tests {
         network.input_bias.w.iter_mut().zip(0..).for_each(|(b, i)| *b = 0.01 * (i % 5) as f32);
         network.output.bias.w.iter_mut().zip(0..).for_each(|(b, i)| *b = 0.1 * i as f32);
         network
+    }
+
+    /// Two classes have no weights, and feature 4 none in any class.
+    fn sparse_part(blend: f32) -> SparsePart {
+        let features = vec![1, 9, 2, 16, 1, 3, 9, 16, 9];
+        let weights = (0..9).map(|i| 0.7 - 0.3 * i as f32).collect();
+        SparsePart::from_parts(&[2, 0, 2, 4, 0, 1, 0], features, weights, blend)
     }
 
     fn lead(network: &Network, features: &[(u32, f32)], class: u32) -> f32 {
@@ -121,8 +139,11 @@ mod tests {
         let features: Vec<(u32, f32)> = [1, 4, 9, 16].map(|id| (id, 0.2 + 0.1 * id as f32)).to_vec();
         let mut data = Dataset::empty(20, 7);
         data.push(features.iter().copied(), &[]);
-        for hidden in [&[12][..], &[12, 9, 18]] {
-            let network = network(hidden, Normalise::None);
+        for (hidden, blend) in
+            [(&[12][..], None), (&[12, 9, 18], None), (&[12], Some(0.5)), (&[12, 9], Some(0.0))]
+        {
+            let mut network = network(hidden, Normalise::None);
+            network.sparse = blend.map(sparse_part);
             for class in 0..7 {
                 let found = contributions(Cpu::detect(), &network, &data.view(), 0, class);
                 let whole = lead(&network, &features, class);

@@ -16,7 +16,8 @@ mod ranking;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};
+pub(crate) use best::Best;
 pub use evaluate::{Evaluation, Ranker, evaluate};
-pub use exact::{TopKScratch, top_k};
+pub use exact::{SparseQueries, TopKScratch, top_k};
 pub use explain::{Contributions, contributions};
 pub use ranking::{Ranked, TopK};

@@ -131,7 +131,10 @@ impl LshSampler {
             }
             let truths = request.examples.labels(request.batch[position] as usize);
             let mut rng = rng_of(position);
-            let set = Gather::start(slot, marks, truths);
+            let mut set = Gather::start(slot, marks, truths);
+            if let Some(near) = request.near {
+                set.take(near.of(position), truths.len() + self.found);
+            }
             *counts = self.gather(set, truths.len(), codes, lane, &mut rng);
         }
         worker.spent += start.elapsed();
@@ -149,7 +152,8 @@ impl LshSampler {
         let lanes = self.tables.family().tables() * LANES;
         for (turn, codes) in codes.chunks_exact(lanes).enumerate() {
             // Two queries share the budget; the second may use what the first left.
-            let limit = truths + self.found * (turn + 1) / self.queries.len();
+            // Classes that were known before may already be more than its share.
+            let limit = (truths + self.found * (turn + 1) / self.queries.len()).max(set.len());
             self.walk_tables(&mut set, limit, &codes[lane..], rng);
         }
         let found = set.len() - truths;

@@ -17,6 +17,7 @@
 
 mod candidates;
 mod config;
+mod feature_index;
 pub mod frequency;
 mod gather;
 mod inclusion;
@@ -29,6 +30,7 @@ pub mod uniform;
 
 pub use candidates::{Candidates, Counts};
 pub use config::{LshConfig, MixedConfig, MixedQuery, SamplerError, SamplerKind, Setup, build};
+pub use feature_index::{FeatureIndex, NearClasses, Truths};
 pub use frequency::label_counts;
 pub use lsh::{LshSampler, Query};
 
@@ -57,6 +59,9 @@ pub struct Request<'a> {
     pub class_vectors: RowsView<'a>,
     /// The bias of each class.
     pub class_bias: &'a [f32],
+    /// Classes known to be near each example: samplers with hash tables take
+    /// them first, within their budget.
+    pub near: Option<&'a NearClasses>,
 }
 
 impl Request<'_> {

@@ -36,7 +36,15 @@ impl Sampler for TopKSampler {
             Some(best) if best.k() >= wanted => best,
             slot => slot.insert(TopK::new(wanted)),
         };
-        top_k(request.cpu, request.class_vectors, request.class_bias, embeddings, &mut self.scratch, best);
+        top_k(
+            request.cpu,
+            request.class_vectors,
+            request.class_bias,
+            embeddings,
+            None,
+            &mut self.scratch,
+            best,
+        );
         out.reset(request.batch.len(), wanted);
         let (best, budget) = (&*best, self.budget);
         out.par_blocks_mut(16).for_each(|mut block| {

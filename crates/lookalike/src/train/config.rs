@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::sparse_step::SparseConfig;
 use crate::data::Examples;
 use crate::hashing::Codes;
 use crate::loss::Loss;
@@ -65,9 +66,15 @@ pub struct TrainConfig {
     pub warmup: u64,
     /// The optimizer.
     pub adam: AdamConfig,
+    /// The sparse part beside the network, if there is one.
+    pub sparse: Option<SparseConfig>,
     /// Decides all that is random.
     pub seed: u64,
 }
+
+/// More sparse weights than this (2 GB with their postings) are not made
+/// without being asked for.
+const SPARSE_ENTRIES_MAX: f64 = (1u64 << 27) as f64;
 
 impl Default for TrainConfig {
     fn default() -> Self {
@@ -90,6 +97,7 @@ impl Default for TrainConfig {
             lr_schedule: RateSchedule::Linear,
             warmup: 0,
             adam: AdamConfig::default(),
+            sparse: None,
             seed: 1,
         }
     }
@@ -124,8 +132,13 @@ pub enum ConfigError {
     Sampler(#[from] SamplerError),
 }
 
+/// The preset that depends on the data; see [`TrainConfig::auto`].
+pub const AUTO: &str = "auto";
+
 /// The presets with one line each.
-pub const PRESETS: [(&str, &str); 5] = [
+pub const PRESETS: [(&str, &str); 7] = [
+    (AUTO, "the default of `train`: looks at the size of the data, says what it chose and why"),
+    ("plain", "a dense network alone: hidden 128, linear, LSH Embedding, Adam at 0.01 falling"),
     ("paper", "the paper's network: hidden 128, ReLU, Adam at 1e-4, refresh from 50 iterations on"),
     ("amazon-670k", "the paper's settings for Amazon-670K: batch 1024, K=6, L=400, sparsity 0.05"),
     ("wiki-325k", "the paper's settings for Wiki-325K: batch 256, K=5, L=300, sparsity 0.1"),
@@ -157,6 +170,8 @@ impl TrainConfig {
             ..paper.clone()
         };
         match name {
+            // Of what does not depend on the data.
+            AUTO | "plain" => Ok(Self::default()),
             "paper" => Ok(paper),
             "amazon-670k" => Ok(with(1024, 6, 400, 0.05)),
             "wiki-325k" => Ok(with(256, 5, 300, 0.1)),
@@ -167,6 +182,38 @@ impl TrainConfig {
                 known: PRESETS.map(|(name, _)| name).join(", "),
             }),
         }
+    }
+
+    /// What suits data of this size, and why, in lines for the user. The choices
+    /// were made on validation parts (docs/notes/accuracy.md).
+    pub fn auto(examples: &Examples<'_>) -> (Self, Vec<String>) {
+        let (count, classes) = (examples.len(), examples.num_classes);
+        let (epochs, batch) = match count {
+            0..10_000 => (10, 256),
+            10_000..50_000 => (5, 256),
+            50_000..200_000 => (3, 256),
+            200_000..700_000 => (3, 1024),
+            _ => (2, 1024),
+        };
+        let budget = ((classes as f64 * 0.02) as usize).clamp(100, 200).min(classes.max(1));
+        let mut why = vec![
+            format!("auto: {epochs} epochs in batches of {batch}, as there are {count} examples"),
+            format!("auto: {budget} negatives an example, as there are {classes} classes"),
+        ];
+        // Every label of an example has at most the example's features.
+        let features_mean = examples.feature_ids.len() as f64 / count.max(1) as f64;
+        let entries_at_most = features_mean * examples.label_ids.len() as f64;
+        let fits = entries_at_most <= SPARSE_ENTRIES_MAX;
+        // Where classes are few, many examples of a batch move the same row.
+        let rate = if classes < 1000 { 1.0 } else { SparseConfig::default().rate };
+        let sparse = fits.then(|| SparseConfig { rate, ..SparseConfig::default() });
+        why.push(match fits {
+            true => {
+                "auto: sparse weights beside the network; held-out examples say how much they count".into()
+            }
+            false => format!("auto: no sparse weights, which could be {entries_at_most:.0}"),
+        });
+        (Self { epochs, batch, budget: Some(budget), sparse, ..Self::default() }, why)
     }
 
     /// Negatives an example for so many classes: `budget`, or `sparsity · N`, or
@@ -213,6 +260,14 @@ impl TrainConfig {
         (f64::from(self.lr) * warmed * left) as f32
     }
 
+    /// The sparse part's learning rate at a step (from 0), with so many steps
+    /// an epoch: falls to zero over its epochs, and stays there.
+    pub fn sparse_rate_at(&self, iteration: u64, epoch_steps: u64) -> f32 {
+        let Some(sparse) = &self.sparse else { return 0.0 };
+        let planned = (epoch_steps * sparse.epochs as u64).max(1);
+        sparse.rate * (1.0 - iteration as f64 / planned as f64).max(0.0) as f32
+    }
+
     /// Checks the settings, alone and against the data.
     pub fn check(&self, examples: &Examples<'_>) -> Result<(), ConfigError> {
         let value = |ok: bool, name, found: &dyn std::fmt::Display, expected| {
@@ -230,6 +285,19 @@ impl TrainConfig {
         value(sparsity > 0.0 && sparsity <= 1.0, "sparsity", &sparsity, "above 0 and at most 1")?;
         for (name, beta) in [("beta1", self.adam.beta1), ("beta2", self.adam.beta2)] {
             value((0.0..1.0).contains(&beta), name, &beta, "at least 0 and below 1")?;
+        }
+        if let Some(sparse) = &self.sparse {
+            let rate = sparse.rate;
+            value(rate.is_finite() && rate > 0.0, "sparse.rate", &rate, "a positive number")?;
+            let start = sparse.start;
+            value(start.is_finite() && start > 0.0, "sparse.start", &start, "a positive number")?;
+            let negatives = sparse.negatives;
+            value((1..=100_000).contains(&negatives), "sparse.negatives", &negatives, "from 1 to 100000")?;
+            value(sparse.entries_max > 0, "sparse.entries-max", &0, "at least 1")?;
+            let labels_max = examples.label_offsets.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
+            let places = self.batch.saturating_mul(negatives + labels_max as usize);
+            let limit = "such that batch × (negatives + labels of an example) stays below 2^31";
+            value(places < 1 << 31, "sparse.negatives", &places, limit)?;
         }
         let pairs = self.batch.saturating_mul(self.budget_for(examples.num_classes) + 1);
         let limit = "such that batch × budget stays below 2^31";

@@ -43,6 +43,10 @@ pub struct StepContext {
     pub loss: Loss,
     /// Whether scores are corrected by `ln q` of the sampler.
     pub corrects_log_q: bool,
+    /// Classes near each example that the sparse part looks for.
+    pub near: usize,
+    /// The sparse part's learning rate; 0 once it is trained.
+    pub sparse_rate: f32,
 }
 
 /// Buffers of the output layer's step, kept between batches.

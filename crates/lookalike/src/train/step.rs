@@ -9,11 +9,12 @@ use lookalike_kernels::{AlignedVec, padded};
 use super::full_step::FullStep;
 use super::input_step::InputStep;
 use super::output_step::{OutputStep, StepContext};
+use super::sparse_step::SparseStep;
 use super::stages::{Stage, StageClock, StageTimes};
 use super::turnaround::grow_aligned;
 use crate::data::Examples;
 use crate::model::{Activations, Network};
-use crate::sampling::{Candidates, Request, Sampler};
+use crate::sampling::{Candidates, NearClasses, Request, Sampler, Truths};
 
 /// Who proposes the classes to score.
 pub enum Proposer {
@@ -31,6 +32,7 @@ pub struct Step {
     output: OutputStep,
     full: FullStep,
     input: InputStep,
+    sparse: SparseStep,
     /// Gradients of each hidden layer's output.
     d_layers: Vec<AlignedVec<f32>>,
     times: StageTimes,
@@ -53,11 +55,37 @@ impl Step {
             grow_aligned(gradient, batch.len() * padded(width));
         }
         clock.end(Stage::Embed);
+        if network.sparse.is_some() {
+            self.sparse.propose(examples, batch, network.config.normalise, context.near, Truths::LeftOut);
+            clock.end(Stage::Sample);
+        }
         let loss = self.output_layer(context, network, proposer, examples, batch, &mut clock);
+        if let Some(sparse) = network.sparse.as_mut().filter(|_| context.sparse_rate > 0.0) {
+            self.sparse.run(sparse, examples, batch, network.config.normalise, context.sparse_rate);
+            clock.end(Stage::Update);
+        }
         self.layers_below(context, network, examples, batch);
         clock.end(Stage::Input);
         self.times = clock.times();
         loss
+    }
+
+    /// Takes notice that the sparse part has changed since it was last told.
+    pub(super) fn refresh(&mut self, network: &Network) {
+        if let Some(sparse) = &network.sparse {
+            self.sparse.refresh(sparse, network.config.num_features);
+        }
+    }
+
+    /// The classes near some examples by the sparse part, true ones among them.
+    pub(super) fn near(
+        &mut self,
+        network: &Network,
+        examples: &Examples<'_>,
+        batch: &[u32],
+        wanted: usize,
+    ) -> &NearClasses {
+        self.sparse.propose(examples, batch, network.config.normalise, wanted, Truths::Kept)
     }
 
     /// Where the time of the last step went.
@@ -109,6 +137,7 @@ impl Step {
                     embeddings,
                     class_vectors: network.output.view(),
                     class_bias: &network.output.bias.w,
+                    near: network.sparse.is_some().then(|| self.sparse.near()),
                 };
                 sampler.propose(&request, &mut self.candidates);
                 clock.end_both([Stage::Hash, Stage::Sample], sampler.hashing_share());

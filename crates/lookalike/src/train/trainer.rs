@@ -6,6 +6,7 @@ use lookalike_kernels::Cpu;
 use rand::Rng as _;
 use serde::{Deserialize, Serialize};
 
+use super::blend::choose_blend;
 use super::config::{ConfigError, TrainConfig};
 use super::output_step::StepContext;
 use super::stages::{Stage, StageClock, StageTimes};
@@ -14,9 +15,9 @@ use crate::artifact::Model;
 use crate::data::Examples;
 use crate::hashing::{Incremental, RefreshSchedule};
 use crate::loss::Loss;
-use crate::model::Network;
+use crate::model::{Network, SparsePart};
 use crate::optim::Adam;
-use crate::random::{Stream, rng};
+use crate::random::{Stream, mix, rng};
 use crate::sampling::{self, SamplerKind, SamplerStats, Setup};
 
 /// How far training has come; saved with the model.
@@ -96,6 +97,8 @@ pub struct Trainer<'a> {
     times: StageTimes,
     /// Examples with labels, in this epoch's order.
     order: Vec<u32>,
+    /// Examples that choose how much the sparse part counts.
+    held_out: Vec<u32>,
     order_epoch: Option<usize>,
     /// False at the start and after resuming within an epoch.
     has_tables: bool,
@@ -158,8 +161,17 @@ impl<'a> Trainer<'a> {
         let changed = ChangedClasses::new(if tracks_changes { shape.num_classes } else { 0 });
         // Examples without a label teach nothing here and are left out.
         let labelled = |&i: &u32| !examples.labels(i as usize).is_empty();
-        let order: Vec<u32> = (0..examples.len() as u32).filter(labelled).collect();
+        let mut order: Vec<u32> = (0..examples.len() as u32).filter(labelled).collect();
         model.progress.examples = order.len();
+        let mut held_out = Vec::new();
+        if let Some(sparse) = &config.sparse {
+            held_out = hold_out(&mut order, sparse.held_out, config.seed);
+            if model.progress.iteration == 0 {
+                let normalise = model.network.config.normalise;
+                model.network.sparse =
+                    Some(SparsePart::centroids(&examples, &order, normalise, sparse.centroids()));
+            }
+        }
         model.network.prepare_training();
         Ok(Self {
             model,
@@ -170,6 +182,7 @@ impl<'a> Trainer<'a> {
             step: Step::default(),
             times: StageTimes::default(),
             order,
+            held_out,
             order_epoch: None,
             has_tables: false,
             changed,
@@ -259,6 +272,8 @@ impl<'a> Trainer<'a> {
             iteration: progress.iteration,
             loss: config.loss,
             corrects_log_q: config.corrects_log_q(),
+            near: config.sparse.map_or(0, |sparse| sparse.negatives),
+            sparse_rate: config.sparse_rate_at(progress.iteration, self.steps_per_epoch()),
         };
         let network = &mut self.model.network;
         let loss = self.step.run(&context, network, &mut self.proposer, &self.examples, batch);
@@ -270,6 +285,9 @@ impl<'a> Trainer<'a> {
             return Err(TrainError::Diverged { loss, iteration, epoch, rate });
         }
         self.changed.add(self.step.touched_classes());
+        if end == self.order.len() {
+            self.blend();
+        }
         self.advance(end, start.elapsed().as_secs_f64());
         Ok(StepReport { progress: self.model.progress, loss, rate, batch, refreshed })
     }
@@ -302,8 +320,37 @@ impl<'a> Trainer<'a> {
             sampler.refresh(self.cpu, self.model.network.output.view(), self.changed.list());
             self.changed.clear();
         }
+        self.step.refresh(&self.model.network);
         self.has_tables = true;
     }
+
+    /// At the end of an epoch: how much does the sparse part help? One that does
+    /// not stays, since training may go on; see [`Model::save`].
+    fn blend(&mut self) {
+        let (Some(config), network) = (self.model.training.sparse, &mut self.model.network) else { return };
+        if network.sparse.is_none() || self.held_out.is_empty() {
+            return;
+        }
+        self.step.refresh(network);
+        let near = self.step.near(network, &self.examples, &self.held_out, config.negatives);
+        let blend = choose_blend(self.cpu, network, &self.examples, &self.held_out, near);
+        if let Some(sparse) = &mut network.sparse {
+            sparse.set_blend(blend);
+        }
+    }
+}
+
+/// Takes up to `most` examples, and never more than one in twenty, out of
+/// `order`: the same ones for the same seed.
+fn hold_out(order: &mut Vec<u32>, most: usize, seed: u64) -> Vec<u32> {
+    let count = most.min(order.len() / 20);
+    let mut keyed: Vec<(u64, u32)> =
+        order.iter().map(|&i| (mix(seed, Stream::HoldOut, 0, u64::from(i)), i)).collect();
+    keyed.sort_unstable();
+    let mut held_out: Vec<u32> = keyed[..count].iter().map(|&(_, i)| i).collect();
+    held_out.sort_unstable();
+    order.retain(|i| held_out.binary_search(i).is_err());
+    held_out
 }
 
 /// A set of classes with its members listed (for algorithm 5 of the paper).
@@ -341,5 +388,91 @@ impl ChangedClasses {
             self.is_member[class as usize] = false;
         }
         self.complete = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dataset;
+    use crate::train::SparseConfig;
+
+    /// 200 examples of 10 classes, each with a feature of its own (its number),
+    /// one of its class, one of all and, but for every ninth example, a label.
+    fn data() -> Dataset {
+        let mut data = Dataset::empty(211, 10);
+        for i in 0..200u32 {
+            let label = [i % 10];
+            data.push([(i, 1.0), (200 + i % 10, 2.0), (210, 1.0)], if i % 9 == 0 { &[] } else { &label });
+        }
+        data
+    }
+
+    fn config(sparse: SparseConfig) -> TrainConfig {
+        TrainConfig {
+            batch: 16,
+            hidden: vec![8],
+            budget: Some(5),
+            sparse: Some(sparse),
+            ..Default::default()
+        }
+    }
+
+    /// A held-out example's own feature is known to nobody after training.
+    #[test]
+    fn held_out_examples_are_never_trained_on() {
+        let data = data();
+        let sparse = SparseConfig { held_out: 6, ..SparseConfig::default() };
+        let mut trainer = Trainer::new(config(sparse), data.view(), Cpu::detect()).unwrap();
+        let held_out = trainer.held_out.clone();
+        assert_eq!(held_out.len(), 6);
+        assert!(held_out.iter().all(|i| !trainer.order.contains(i) && i % 9 != 0));
+        assert_eq!(trainer.order.len() + held_out.len(), 177);
+        let row = |trainer: &Trainer<'_>, feature: u32| {
+            let input = &trainer.model.network.input;
+            let mut row = vec![0.0; input.stride];
+            input.view().copy_row(feature as usize, &mut row);
+            row
+        };
+        let before: Vec<Vec<f32>> = held_out.iter().map(|&i| row(&trainer, i)).collect();
+        let trained = trainer.order[0];
+        let trained_before = row(&trainer, trained);
+        while !trainer.is_done() {
+            trainer.step().unwrap();
+        }
+        let postings = trainer.model.network.sparse.as_ref().unwrap().postings(211);
+        for (&example, before) in held_out.iter().zip(&before) {
+            assert!(postings.of(example).0.is_empty());
+            assert_eq!(&row(&trainer, example), before);
+        }
+        assert!(!postings.of(trained).0.is_empty());
+        assert_ne!(row(&trainer, trained), trained_before);
+    }
+
+    #[test]
+    fn at_most_one_example_in_twenty_is_held_out() {
+        let mut order: Vec<u32> = (0..100).collect();
+        assert_eq!(hold_out(&mut order, 1000, 1).len(), 5);
+        assert_eq!(order.len(), 95);
+        let mut few: Vec<u32> = (0..19).collect();
+        assert!(hold_out(&mut few, 1000, 1).is_empty());
+        let mut one: Vec<u32> = (0..100).collect();
+        let mut two: Vec<u32> = (0..100).collect();
+        assert_ne!(hold_out(&mut one, 1000, 1), hold_out(&mut two, 1000, 2));
+    }
+
+    /// Weights that ran off to infinity, or are no numbers, must not count.
+    #[test]
+    fn a_sparse_part_that_diverged_does_not_count() {
+        let data = data();
+        let sparse = SparseConfig { rate: 1e38, ..SparseConfig::default() };
+        let config = TrainConfig { epochs: 3, lr: 0.05, ..config(sparse) };
+        let mut trainer = Trainer::new(config, data.view(), Cpu::detect()).unwrap();
+        while !trainer.is_done() {
+            trainer.step().unwrap();
+        }
+        let sparse = trainer.model.network.sparse.as_ref().unwrap();
+        assert!(sparse.weights().iter().any(|w| !w.is_finite()));
+        assert_eq!(sparse.blend(), 0.0);
     }
 }

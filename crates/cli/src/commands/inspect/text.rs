@@ -100,6 +100,7 @@ fn negatives(model: &Model, data: &Dataset, cpu: Cpu) -> anyhow::Result<Option<(
         embeddings: activations.embeddings(),
         class_vectors: output.view(),
         class_bias: &output.bias.w,
+        near: None,
     };
     let mut candidates = Candidates::new();
     sampler.propose(&request, &mut candidates);

@@ -105,6 +105,18 @@ pub(crate) struct SettingArguments {
     /// Draw uniformly what the tables do not give
     #[arg(long)]
     fill: bool,
+    /// Give classes sparse weights on the features of their own examples: true or false
+    #[arg(long, value_name = "BOOL")]
+    sparse: Option<bool>,
+    /// Epochs that train the sparse weights
+    #[arg(long, value_name = "E")]
+    sparse_epochs: Option<usize>,
+    /// Learning rate of the sparse weights
+    #[arg(long, value_name = "R")]
+    sparse_lr: Option<f32>,
+    /// Nearest classes by sparse weights that are negatives
+    #[arg(long, value_name = "N")]
+    sparse_negatives: Option<usize>,
 }
 
 /// Reads a value by the name it has in configuration files.
@@ -155,6 +167,14 @@ impl SettingArguments {
         set(&mut lsh.refresh_growth, &self.refresh_growth);
         set(&mut lsh.incremental, &self.incremental);
         lsh.fill |= self.fill;
+        if let Some(wanted) = self.sparse {
+            config.sparse = wanted.then(|| config.sparse.unwrap_or_default());
+        }
+        if let Some(sparse) = &mut config.sparse {
+            set(&mut sparse.epochs, &self.sparse_epochs);
+            set(&mut sparse.rate, &self.sparse_lr);
+            set(&mut sparse.negatives, &self.sparse_negatives);
+        }
         if config.loss == Loss::Nce && config.sampler.uses_tables() {
             return Err(usage(format!(
                 "the loss nce needs noise of a known distribution, and {} has none: use --sampler log-uniform or frequency",
@@ -180,8 +200,12 @@ impl Settings {
     /// Defaults, preset and file, each overriding the one before; flags come after.
     pub(crate) fn base(preset: Option<&str>, file: Option<&Path>) -> anyhow::Result<Self> {
         let training = preset.map(TrainConfig::preset).transpose()?.unwrap_or_default();
-        let base = Self { training, ..Self::default() };
-        file.map_or_else(|| Ok(base.clone()), |path| base.with_file(path))
+        Self { training, ..Self::default() }.with(file)
+    }
+
+    /// With what a file overrides, if there is one.
+    pub(crate) fn with(self, file: Option<&Path>) -> anyhow::Result<Self> {
+        file.map_or_else(|| Ok(self.clone()), |path| self.with_file(path))
     }
 
     /// Reads a TOML file; what it does not name stays as in `self`.

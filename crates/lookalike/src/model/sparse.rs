@@ -1,0 +1,304 @@
+//! The sparse part of the output layer: weights of a class on the features of
+//! its own examples.
+//!
+//! A class vector of a hundred numbers cannot remember which rare words a class
+//! stands for; a weight a word can. A class's sparse row has a weight for every
+//! feature that one of its training examples has, starts at the centroid of
+//! those examples (so it is useful before the first step), and is trained by
+//! itself (see `train/sparse_step.rs`). What a class scores is
+//!
+//! `score(x, c) = w_c · E_x + b_c + blend · (u_c · x)`
+//!
+//! with `blend` chosen on examples held out from training.
+//!
+//! Memory: 8 bytes an entry, and as much again for [`Postings`], the same
+//! weights by feature, which ranking all classes needs.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+
+use rayon::prelude::*;
+
+use super::Normalise;
+use crate::data::Examples;
+use crate::hashing::PerThread;
+
+/// A sparse row of weights for each class.
+#[derive(Clone, Debug, Default)]
+pub struct SparsePart {
+    /// Where each class's entries start, and one more.
+    pub offsets: Vec<u64>,
+    /// Feature of each entry, ascending within a class.
+    pub features: Vec<u32>,
+    weights: Vec<f32>,
+    blend: f32,
+    postings: OnceLock<Postings>,
+}
+
+/// The start of a sparse part.
+#[derive(Clone, Copy, Debug)]
+pub struct Centroids {
+    /// Length of a row: a class scores this times the cosine.
+    pub length: f32,
+    /// Entries a class at most; the largest stay.
+    pub entries_max: usize,
+}
+
+impl SparsePart {
+    /// From the number of entries of each class, and the entries, class after
+    /// class. Whoever calls it guarantees that the lengths add up to them, and
+    /// that features ascend within a class.
+    pub fn from_parts(lengths: &[u32], features: Vec<u32>, weights: Vec<f32>, blend: f32) -> Self {
+        let mut offsets = Vec::with_capacity(lengths.len() + 1);
+        offsets.push(0);
+        let mut end = 0;
+        offsets.extend(lengths.iter().map(|&length| {
+            end += u64::from(length);
+            end
+        }));
+        Self { offsets, features, weights, blend, postings: OnceLock::new() }
+    }
+
+    /// Each class at the centroid of those of its examples that are in `chosen`.
+    ///
+    /// Cost: O(labels · features) time; a row of all features a thread.
+    pub fn centroids(
+        examples: &Examples<'_>,
+        chosen: &[u32],
+        normalise: Normalise,
+        start: Centroids,
+    ) -> Self {
+        let by_class = ExamplesOfClass::new(examples, chosen);
+        let mut workers = PerThread::<CentroidWorker>::default();
+        workers.prepare();
+        let rows: Vec<Vec<(u32, f32)>> = (0..examples.num_classes)
+            .into_par_iter()
+            .map(|class| workers.with(|worker| worker.row(examples, by_class.of(class), normalise, start)))
+            .collect();
+        let lengths: Vec<u32> = rows.iter().map(|row| row.len() as u32).collect();
+        let entries = rows.iter().map(Vec::len).sum();
+        let (mut features, mut weights) = (Vec::with_capacity(entries), Vec::with_capacity(entries));
+        for (feature, weight) in rows.into_iter().flatten() {
+            features.push(feature);
+            weights.push(weight);
+        }
+        Self::from_parts(&lengths, features, weights, 1.0)
+    }
+
+    /// The number of weights.
+    pub fn num_entries(&self) -> usize {
+        self.weights.len()
+    }
+
+    /// The number of classes.
+    pub fn num_classes(&self) -> usize {
+        self.offsets.len().saturating_sub(1)
+    }
+
+    /// Where a class's entries are.
+    pub fn range(&self, class: usize) -> Range<usize> {
+        self.offsets[class] as usize..self.offsets[class + 1] as usize
+    }
+
+    /// Features and weights of a class.
+    pub fn row(&self, class: usize) -> (&[u32], &[f32]) {
+        let range = self.range(class);
+        (&self.features[range.clone()], &self.weights[range])
+    }
+
+    /// All weights, class after class.
+    pub fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+
+    /// All weights to be changed, with where rows start and their features.
+    pub fn parts_mut(&mut self) -> (&[u64], &[u32], &mut [f32]) {
+        self.postings = OnceLock::new();
+        (&self.offsets, &self.features, &mut self.weights)
+    }
+
+    /// How much a sparse score counts beside a dense one.
+    pub fn blend(&self) -> f32 {
+        self.blend
+    }
+
+    /// Sets [`blend`](Self::blend).
+    pub fn set_blend(&mut self, blend: f32) {
+        self.blend = blend;
+    }
+
+    /// The weights by feature; made on first use after a change.
+    pub fn postings(&self, num_features: usize) -> &Postings {
+        self.postings.get_or_init(|| Postings::new(self, num_features))
+    }
+}
+
+/// The weights of a [`SparsePart`] by feature.
+#[derive(Clone, Debug)]
+pub struct Postings {
+    offsets: Vec<u64>,
+    classes: Vec<u32>,
+    weights: Vec<f32>,
+}
+
+impl Postings {
+    fn new(sparse: &SparsePart, num_features: usize) -> Self {
+        let mut offsets = vec![0u64; num_features + 1];
+        for &feature in &sparse.features {
+            offsets[feature as usize + 1] += 1;
+        }
+        for i in 0..num_features {
+            offsets[i + 1] += offsets[i];
+        }
+        let mut next = offsets.clone();
+        let mut classes = vec![0; sparse.num_entries()];
+        let mut weights = vec![0.0; sparse.num_entries()];
+        for class in 0..sparse.num_classes() {
+            let (row, values) = sparse.row(class);
+            for (&feature, &weight) in row.iter().zip(values) {
+                let place = next[feature as usize] as usize;
+                (classes[place], weights[place]) = (class as u32, weight);
+                next[feature as usize] += 1;
+            }
+        }
+        Self { offsets, classes, weights }
+    }
+
+    /// The classes that have a weight on a feature, ascending, and the weights.
+    pub fn of(&self, feature: u32) -> (&[u32], &[f32]) {
+        let range = self.offsets[feature as usize] as usize..self.offsets[feature as usize + 1] as usize;
+        (&self.classes[range.clone()], &self.weights[range])
+    }
+}
+
+/// Examples by label.
+struct ExamplesOfClass {
+    offsets: Vec<usize>,
+    examples: Vec<u32>,
+}
+
+impl ExamplesOfClass {
+    fn new(examples: &Examples<'_>, chosen: &[u32]) -> Self {
+        let mut offsets = vec![0; examples.num_classes + 1];
+        let labels = |&example: &u32| examples.labels(example as usize);
+        for &label in chosen.iter().flat_map(labels) {
+            offsets[label as usize + 1] += 1;
+        }
+        for i in 0..examples.num_classes {
+            offsets[i + 1] += offsets[i];
+        }
+        let mut next = offsets.clone();
+        let mut list = vec![0; offsets[examples.num_classes]];
+        for example in chosen {
+            for &label in labels(example) {
+                list[next[label as usize]] = *example;
+                next[label as usize] += 1;
+            }
+        }
+        Self { offsets, examples: list }
+    }
+
+    fn of(&self, class: usize) -> &[u32] {
+        &self.examples[self.offsets[class]..self.offsets[class + 1]]
+    }
+}
+
+/// A thread's sums by feature, zero between classes.
+#[derive(Debug, Default)]
+struct CentroidWorker {
+    sums: Vec<f32>,
+    seen: Vec<u32>,
+}
+
+impl CentroidWorker {
+    fn row(
+        &mut self,
+        examples: &Examples<'_>,
+        members: &[u32],
+        normalise: Normalise,
+        start: Centroids,
+    ) -> Vec<(u32, f32)> {
+        self.sums.resize(examples.num_features, 0.0);
+        for &example in members {
+            let (ids, values) = examples.features(example as usize);
+            let factor = normalise.factor(values);
+            for (&id, &value) in ids.iter().zip(values) {
+                self.sums[id as usize] += value * factor;
+                self.seen.push(id);
+            }
+        }
+        self.seen.sort_unstable();
+        self.seen.dedup();
+        let mut row: Vec<(u32, f32)> = self.seen.drain(..).map(|id| (id, self.sums[id as usize])).collect();
+        row.iter().for_each(|&(id, _)| self.sums[id as usize] = 0.0);
+        if row.len() > start.entries_max {
+            row.sort_unstable_by(|a, b| b.1.abs().total_cmp(&a.1.abs()).then(a.0.cmp(&b.0)));
+            row.truncate(start.entries_max);
+            row.sort_unstable_by_key(|&(id, _)| id);
+        }
+        let norm = row.iter().map(|(_, x)| x * x).sum::<f32>().sqrt();
+        let scale = if norm > 0.0 { start.length / norm } else { 0.0 };
+        row.iter_mut().for_each(|(_, x)| *x *= scale);
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dataset;
+
+    fn data() -> Dataset {
+        let mut data = Dataset::empty(4, 3);
+        data.push([(0, 3.0), (2, 4.0)], &[0, 2]);
+        data.push([(0, 1.0)], &[0]);
+        data.push([(3, 2.0)], &[0]);
+        data
+    }
+
+    #[test]
+    fn a_class_starts_at_the_mean_of_its_chosen_examples() {
+        let data = data();
+        let start = Centroids { length: 10.0, entries_max: 100 };
+        let sparse = SparsePart::centroids(&data.view(), &[0, 1], Normalise::L2, start);
+        // Class 0: (0.6, 0.8 at 2) + (1, 0) = (1.6, 0.8), scaled to length 10.
+        let (features, weights) = sparse.row(0);
+        assert_eq!(features, [0, 2]);
+        let norm = (1.6f32 * 1.6 + 0.8 * 0.8).sqrt();
+        assert!((weights[0] - 16.0 / norm).abs() < 1e-5 && (weights[1] - 8.0 / norm).abs() < 1e-5);
+        assert_eq!(sparse.row(1), (&[][..], &[][..]));
+        assert_eq!(sparse.row(2).0, [0, 2]);
+    }
+
+    #[test]
+    fn the_largest_entries_stay() {
+        let data = data();
+        let start = Centroids { length: 1.0, entries_max: 1 };
+        let sparse = SparsePart::centroids(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        assert_eq!(sparse.row(0), (&[0][..], &[1.0][..]));
+    }
+
+    #[test]
+    fn postings_are_the_transpose_and_follow_changes() {
+        let data = data();
+        let start = Centroids { length: 1.0, entries_max: 100 };
+        let mut sparse = SparsePart::centroids(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        let check = |sparse: &SparsePart| {
+            let mut entries = 0;
+            for feature in 0..4u32 {
+                let (classes, weights) = sparse.postings(4).of(feature);
+                assert!(classes.is_sorted_by(|a, b| a < b));
+                entries += classes.len();
+                for (&class, weight) in classes.iter().zip(weights) {
+                    let (features, values) = sparse.row(class as usize);
+                    let place = features.iter().position(|&f| f == feature).unwrap();
+                    assert_eq!(*weight, values[place]);
+                }
+            }
+            assert_eq!(entries, sparse.num_entries());
+        };
+        check(&sparse);
+        sparse.parts_mut().2[1] = 7.0;
+        check(&sparse);
+    }
+}

@@ -1,0 +1,203 @@
+//! Hard negatives for the sparse part: for each feature, the classes that weigh
+//! it most.
+//!
+//! The classes that a [`SparsePart`] scores high for an example share its
+//! telling features. Scoring all of them exactly walks every posting of every
+//! feature, and common features have postings for most classes. Here each
+//! feature lists only the [`LIST_MAX`] classes with the largest weights on it,
+//! and an example asks only its [`FEATURES_MAX`] largest features: the sums over
+//! these lists say well enough which classes are near. Lists age as weights
+//! move, and are made again when the schedule of the hash tables says so.
+//!
+//! Cost: at most `FEATURES_MAX · LIST_MAX` additions an example, however many
+//! classes there are; O(entries) to make the lists.
+
+use rayon::prelude::*;
+
+use crate::data::Examples;
+use crate::hashing::PerThread;
+use crate::model::{Normalise, SparsePart};
+use crate::predict::Best;
+
+/// Classes in a feature's list at most.
+const LIST_MAX: usize = 300;
+/// Features of an example that are asked at most.
+const FEATURES_MAX: usize = 20;
+
+/// For each feature, the classes that weigh it most; see the module's description.
+#[derive(Debug, Default)]
+pub struct FeatureIndex {
+    /// Where each feature's list starts, and one more.
+    offsets: Vec<usize>,
+    /// Classes with their weights.
+    lists: Vec<(u32, f32)>,
+    workers: PerThread<Worker>,
+    num_classes: usize,
+}
+
+/// What one thread needs.
+#[derive(Debug, Default)]
+struct Worker {
+    /// A sum a class, zero between examples.
+    sums: Vec<f32>,
+    met: Vec<u32>,
+    largest: Vec<(f32, u32)>,
+    best: Best,
+}
+
+/// Whether an example's true labels may be among the classes near it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Truths {
+    /// They may: who wants to know how well they are found.
+    Kept,
+    /// They may not: who wants negatives.
+    LeftOut,
+}
+
+/// The nearest classes of each example of a batch.
+#[derive(Clone, Debug, Default)]
+pub struct NearClasses {
+    stride: usize,
+    classes: Vec<u32>,
+    counts: Vec<u32>,
+}
+
+impl NearClasses {
+    /// Those of an example, by its place in the batch.
+    pub fn of(&self, position: usize) -> &[u32] {
+        &self.classes[position * self.stride..][..self.counts[position] as usize]
+    }
+
+    /// The most that an example can have.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+}
+
+impl FeatureIndex {
+    /// Makes the lists for the weights as they are now.
+    pub fn refresh(&mut self, sparse: &SparsePart, num_features: usize) {
+        let postings = sparse.postings(num_features);
+        let largest = |feature: u32| {
+            let (classes, weights) = postings.of(feature);
+            let mut list: Vec<(u32, f32)> = classes.iter().copied().zip(weights.iter().copied()).collect();
+            if list.len() > LIST_MAX {
+                list.select_nth_unstable_by(LIST_MAX - 1, |a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+                list.truncate(LIST_MAX);
+                list.sort_unstable_by_key(|&(class, _)| class);
+            }
+            list
+        };
+        let lists: Vec<_> = (0..num_features as u32).into_par_iter().map(largest).collect();
+        self.offsets.clear();
+        self.offsets.push(0);
+        self.lists.clear();
+        for list in lists {
+            self.lists.extend(list);
+            self.offsets.push(self.lists.len());
+        }
+        self.num_classes = sparse.num_classes();
+    }
+
+    /// Finds up to `wanted` classes near each example of a batch, with the true
+    /// labels among them or without.
+    pub fn propose(
+        &mut self,
+        examples: &Examples<'_>,
+        batch: &[u32],
+        normalise: Normalise,
+        wanted: usize,
+        truths: Truths,
+        out: &mut NearClasses,
+    ) {
+        out.stride = wanted.max(1);
+        out.classes.resize(batch.len() * out.stride, 0);
+        out.counts.resize(batch.len(), 0);
+        self.workers.prepare();
+        let this = &*self;
+        let slots = out.classes.par_chunks_mut(out.stride);
+        slots.zip(&mut out.counts).zip(batch).with_min_len(16).for_each(|((slot, count), &example)| {
+            this.workers.with(|worker| {
+                let left_out =
+                    if truths == Truths::LeftOut { examples.labels(example as usize) } else { &[] };
+                *count = this.search(examples.features(example as usize), left_out, normalise, worker, slot);
+            });
+        });
+    }
+
+    fn search(
+        &self,
+        (ids, values): (&[u32], &[f32]),
+        left_out: &[u32],
+        normalise: Normalise,
+        worker: &mut Worker,
+        slot: &mut [u32],
+    ) -> u32 {
+        let Worker { sums, met, largest, best } = worker;
+        sums.resize(self.num_classes, 0.0);
+        let factor = normalise.factor(values);
+        largest.clear();
+        largest.extend(values.iter().map(|value| value * factor).zip(ids.iter().copied()));
+        if largest.len() > FEATURES_MAX {
+            largest.select_nth_unstable_by(FEATURES_MAX - 1, |a, b| {
+                b.0.abs().total_cmp(&a.0.abs()).then(a.1.cmp(&b.1))
+            });
+            largest.truncate(FEATURES_MAX);
+        }
+        // Whatever order selection left them in, sums are taken in one order.
+        largest.sort_unstable_by_key(|&(_, id)| id);
+        for &(value, id) in largest.iter() {
+            for &(class, weight) in &self.lists[self.offsets[id as usize]..self.offsets[id as usize + 1]] {
+                let sum = &mut sums[class as usize];
+                if *sum == 0.0 {
+                    met.push(class);
+                }
+                *sum += value * weight;
+            }
+        }
+        best.reset(slot.len());
+        for class in met.drain(..) {
+            // A sum may have passed zero and been met twice; the second time it is 0.
+            let score = std::mem::take(&mut sums[class as usize]);
+            if score > 0.0 && left_out.binary_search(&class).is_err() {
+                best.offer(score, class);
+            }
+        }
+        let mut count = 0;
+        for (place, (_, class)) in slot.iter_mut().zip(best.ranked()) {
+            *place = class;
+            count += 1;
+        }
+        count
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dataset;
+    use crate::model::Centroids;
+
+    #[test]
+    fn near_classes_are_the_best_scored_ones_without_the_truth() {
+        let mut data = Dataset::empty(6, 4);
+        data.push([(0, 1.0), (1, 1.0)], &[0]);
+        data.push([(1, 1.0), (2, 1.0)], &[1]);
+        data.push([(0, 1.0), (1, 3.0)], &[2]);
+        data.push([(5, 1.0)], &[3]);
+        let view = data.view();
+        let start = Centroids { length: 1.0, entries_max: 9 };
+        let sparse = SparsePart::centroids(&view, &[0, 1, 2, 3], Normalise::L2, start);
+        let mut index = FeatureIndex::default();
+        index.refresh(&sparse, 6);
+        let mut near = NearClasses::default();
+        index.propose(&view, &[0, 3, 1], Normalise::L2, 5, Truths::LeftOut, &mut near);
+        assert_eq!(near.of(0), [2, 1]);
+        assert!(near.of(1).is_empty());
+        assert_eq!(near.of(2), [2, 0]);
+        index.propose(&view, &[0], Normalise::L2, 1, Truths::LeftOut, &mut near);
+        assert_eq!(near.of(0), [2]);
+        index.propose(&view, &[3], Normalise::L2, 5, Truths::Kept, &mut near);
+        assert_eq!(near.of(0), [3]);
+    }
+}

@@ -1,0 +1,153 @@
+//! How much the sparse part counts: chosen on examples held out from training.
+//!
+//! On lists of words the sparse part is the better half, on short names the
+//! dense one, and which it is cannot be told from training examples, which the
+//! sparse part's centroids have seen. So a few examples are kept aside, and
+//! after each epoch the blend that ranks them best is taken. A blend of 0 says
+//! that the sparse part does not help.
+//!
+//! Cost: the network's exact ranking of at most a thousand examples an epoch.
+
+use lookalike_kernels::Cpu;
+use rayon::prelude::*;
+
+use crate::data::Examples;
+use crate::model::{Activations, Network, RowData};
+use crate::predict::{RescoreScratch, TopK, TopKScratch, rescore, top_k};
+use crate::sampling::NearClasses;
+
+/// The blends that are tried.
+const BLENDS: [f32; 9] = [0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
+/// Places of the ranking that count, and what a hit in them counts: precision
+/// at 1, 3 and 5 alike, in fifteenths.
+const PLACES: [(usize, u64); 3] = [(1, 15), (3, 5), (5, 3)];
+/// Classes taken from the dense part's ranking; those of the sparse part come
+/// from its index.
+const DENSE_CANDIDATES: usize = 50;
+
+/// The best blend for `held_out` examples, whose near classes are in `near`.
+/// The true labels take part like any other class only if they are found.
+pub(super) fn choose_blend(
+    cpu: Cpu,
+    network: &Network,
+    examples: &Examples<'_>,
+    held_out: &[u32],
+    near: &NearClasses,
+) -> f32 {
+    let mut activations = Activations::default();
+    network.embed(cpu, examples, held_out, &mut activations);
+    let RowData::F32(embeddings) = activations.embeddings().data else {
+        unreachable!("embeddings are always f32")
+    };
+    let (vectors, bias) = (network.output.view(), &network.output.bias.w);
+    let mut best = TopK::new(DENSE_CANDIDATES);
+    top_k(cpu, vectors, bias, embeddings, None, &mut TopKScratch::default(), &mut best);
+    let sums = held_out
+        .par_iter()
+        .enumerate()
+        .map(|(position, &example)| {
+            let mut candidates: Vec<u32> = best.example(position).classes.to_vec();
+            candidates.extend_from_slice(near.of(position));
+            candidates.sort_unstable();
+            candidates.dedup();
+            let embedding = &embeddings[position * vectors.stride..][..vectors.stride];
+            let count = candidates.len();
+            let mut scratch = RescoreScratch::default();
+            let ranked = rescore(cpu, vectors, bias, embedding, &candidates, count, &mut scratch);
+            let scored: Vec<(u32, f32, f32)> = ranked
+                .classes
+                .iter()
+                .zip(ranked.scores)
+                .map(|(&class, &dense)| (class, dense, network.sparse_score(examples, example, class)))
+                .collect();
+            BLENDS.map(|blend| value(&scored, blend, examples.labels(example as usize)))
+        })
+        .reduce(|| [0; BLENDS.len()], |a, b| std::array::from_fn(|i| a[i] + b[i]));
+    let mut chosen = 0;
+    for (i, &sum) in sums.iter().enumerate() {
+        if sum > sums[chosen] {
+            chosen = i;
+        }
+    }
+    BLENDS[chosen]
+}
+
+/// Mean precision of a blend for one example.
+fn value(scored: &[(u32, f32, f32)], blend: f32, truths: &[u32]) -> u64 {
+    // As in ranking: a blend of 0 asks nothing of the sparse part, not even to
+    // be a number, and what is no number has no place.
+    let score = |dense, sparse: f32| if blend == 0.0 { dense } else { dense + blend * sparse };
+    let mut ranked: Vec<(f32, u32)> =
+        scored.iter().map(|&(c, dense, sparse)| (score(dense, sparse), c)).collect();
+    ranked.retain(|(score, _)| *score > f32::NEG_INFINITY);
+    ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let hit = |&(_, class): &(f32, u32)| truths.binary_search(&class).is_ok();
+    PLACES.iter().map(|&(k, weight)| weight * ranked.iter().take(k).filter(|x| hit(x)).count() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dataset;
+    use crate::model::{Activation, NetworkConfig, Normalise, SparsePart, Storage, Stored};
+    use crate::random::{Stream, mix};
+    use crate::sampling::{FeatureIndex, Truths};
+
+    const CLASSES: usize = 16;
+    /// The weight on the only feature of a class's examples.
+    type Weight = fn(usize) -> f32;
+
+    fn noise(place: usize) -> f32 {
+        (mix(5, Stream::Data, place as u64, 0) % 1000) as f32 / 100.0
+    }
+
+    /// An example a class, whose only feature has the class's number. Dense and
+    /// sparse score of a class for it are what `dense` and `sparse` say of
+    /// (class · CLASSES + example).
+    fn chosen(dense: Weight, sparse: Weight) -> f32 {
+        let config = NetworkConfig {
+            num_features: CLASSES,
+            num_classes: CLASSES,
+            hidden: vec![CLASSES],
+            activation: Activation::Linear,
+            normalise: Normalise::None,
+            storage: Storage::F32,
+        };
+        let mut network = Network::zeroed(config);
+        let Stored::F32(input) = &mut network.input.stored else { unreachable!() };
+        (0..CLASSES).for_each(|i| input.w[i * CLASSES + i] = 1.0);
+        let Stored::F32(output) = &mut network.output.stored else { unreachable!() };
+        (0..CLASSES * CLASSES).for_each(|i| output.w[i] = dense(i));
+        let features = (0..CLASSES).flat_map(|_| 0..CLASSES as u32).collect();
+        let weights = (0..CLASSES * CLASSES).map(sparse).collect();
+        let part = SparsePart::from_parts(&[CLASSES as u32; CLASSES], features, weights, 1.0);
+        let mut data = Dataset::empty(CLASSES, CLASSES);
+        (0..CLASSES as u32).for_each(|i| data.push([(i, 1.0)], &[i]));
+        let all: Vec<u32> = (0..CLASSES as u32).collect();
+        let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
+        index.refresh(&part, CLASSES);
+        index.propose(&data.view(), &all, Normalise::None, 8, Truths::Kept, &mut near);
+        network.sparse = Some(part);
+        choose_blend(Cpu::detect(), &network, &data.view(), &all, &near)
+    }
+
+    fn truth(place: usize) -> f32 {
+        f32::from(place.is_multiple_of(CLASSES + 1))
+    }
+
+    #[test]
+    fn a_noisy_part_does_not_count() {
+        assert_eq!(chosen(truth, noise), 0.0);
+        assert_eq!(chosen(truth, |_| 0.0), 0.0);
+        assert_eq!(chosen(truth, |_| f32::NAN), 0.0);
+        assert_eq!(chosen(truth, |place| f32::INFINITY * (noise(place) - 5.0)), 0.0);
+    }
+
+    #[test]
+    fn the_better_part_counts_most() {
+        // The dense noise reaches 10, so the truth's 1 has to count more.
+        assert_eq!(chosen(noise, truth), 16.0);
+        // The least that is enough wins.
+        assert_eq!(chosen(|_| 0.0, truth), 0.125);
+    }
+}

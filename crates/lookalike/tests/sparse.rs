@@ -1,0 +1,223 @@
+//! Models with a sparse part: on the disk, damaged, and against models without.
+
+use std::path::{Path, PathBuf};
+
+use lookalike::artifact::{Model, ModelError};
+use lookalike::data::Dataset;
+use lookalike::data::synth::{SynthOptions, synth};
+use lookalike::metrics::MetricOptions;
+use lookalike::model::SparsePart;
+use lookalike::predict::{Ranker, evaluate};
+use lookalike::train::{SparseConfig, TrainConfig, Trainer};
+use lookalike_kernels::Cpu;
+
+/// A folder of the test's own, gone with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("lookalike-sparse-{name}-{}", std::process::id()));
+        _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Lists of words: many classes with few examples, told apart by rare words.
+fn word_lists() -> (Dataset, Dataset) {
+    let shape = SynthOptions {
+        classes: 400,
+        features: 3_000,
+        train: 2_400,
+        test: 600,
+        labels_per_example: 2.0,
+        features_per_example: 30.0,
+        noise: 0.0,
+        ..SynthOptions::default()
+    };
+    synth(&shape).unwrap()
+}
+
+fn trained(data: &Dataset, sparse: Option<SparseConfig>) -> Model {
+    let config = TrainConfig {
+        hidden: vec![16],
+        epochs: 3,
+        batch: 64,
+        budget: Some(60),
+        sparse,
+        ..Default::default()
+    };
+    let mut trainer = Trainer::new(config, data.view(), Cpu::detect()).unwrap();
+    while !trainer.is_done() {
+        trainer.step().unwrap();
+    }
+    trainer.model
+}
+
+fn answers(model: &Model, data: &Dataset) -> Vec<(Vec<u32>, Vec<f32>)> {
+    let mut ranker = Ranker::new(7);
+    let all: Vec<u32> = (0..data.view().len() as u32).collect();
+    let ranked = ranker.rank(Cpu::detect(), &model.network, &data.view(), &all);
+    let answer = |i| (ranked.example(i).classes.to_vec(), ranked.example(i).scores.to_vec());
+    (0..all.len()).map(answer).collect()
+}
+
+#[test]
+fn word_lists_are_learnt_better_with_a_sparse_part() {
+    let (train, test) = word_lists();
+    let options = MetricOptions::default();
+    let precision = |sparse| {
+        let model = trained(&train, sparse);
+        let found = evaluate(Cpu::detect(), &model.network, &test.view(), &|_| 0, &options, None).unwrap();
+        found.values.get("P@1").unwrap()
+    };
+    let (with, without) = (precision(Some(SparseConfig::default())), precision(None));
+    assert!(with > without + 3.0, "P@1 {with} with a sparse part, {without} without");
+}
+
+#[test]
+fn a_saved_model_is_the_model() {
+    let (train, test) = word_lists();
+    let folder = Folder::new("round-trip");
+    let model = trained(&train, Some(SparseConfig::default()));
+    let part = model.network.sparse.as_ref().unwrap();
+    assert!(part.blend() > 0.0 && part.num_entries() > 0);
+    for with_training_state in [true, false] {
+        let directory = folder.0.join("model");
+        model.save(&directory, with_training_state).unwrap();
+        let loaded = Model::load(&directory, with_training_state).unwrap();
+        let found = loaded.network.sparse.as_ref().unwrap();
+        assert_eq!(found.blend(), part.blend());
+        assert_eq!((&found.offsets, &found.features), (&part.offsets, &part.features));
+        assert_eq!(found.weights(), part.weights());
+        assert_eq!(answers(&loaded, &test), answers(&model, &test));
+    }
+}
+
+/// A part that does not count is kept for training that goes on, and only then.
+#[test]
+fn a_part_that_does_not_count_is_left_out_unless_training_goes_on() {
+    let (train, test) = word_lists();
+    let folder = Folder::new("left-out");
+    let mut model = trained(&train, Some(SparseConfig::default()));
+    model.network.sparse.as_mut().unwrap().set_blend(0.0);
+    let directory = folder.0.join("model");
+    let bytes = || std::fs::metadata(directory.join("model.safetensors")).unwrap().len();
+    model.save(&directory, true).unwrap();
+    assert!(Model::load(&directory, true).unwrap().network.sparse.is_some());
+    let whole = bytes();
+    model.save(&directory, false).unwrap();
+    let lean = Model::load(&directory, false).unwrap();
+    assert!(lean.network.sparse.is_none());
+    assert!(bytes() < whole);
+    assert_eq!(answers(&lean, &test), answers(&model, &test));
+}
+
+fn small_model(sparse: Option<SparsePart>) -> Model {
+    let mut data = Dataset::empty(6, 3);
+    (0..3).for_each(|i| data.push([(i, 1.0), (i + 3, 0.5)], &[i]));
+    let config = TrainConfig { hidden: vec![4], ..Default::default() };
+    let mut model = Trainer::new(config, data.view(), Cpu::detect()).unwrap().model;
+    model.network.sparse = sparse;
+    model
+}
+
+fn part(lengths: &[u32], features: &[u32]) -> SparsePart {
+    SparsePart::from_parts(lengths, features.to_vec(), vec![0.5; features.len()], 2.0)
+}
+
+#[test]
+fn damaged_sparse_parts_are_refused() {
+    let folder = Folder::new("damaged");
+    let directory = folder.0.join("model");
+    for (lengths, features) in [(&[2, 0, 1][..], &[1, 5, 0][..]), (&[0, 0, 0], &[]), (&[3, 0, 0], &[0, 1, 5])]
+    {
+        small_model(Some(part(lengths, features))).save(&directory, false).unwrap();
+        Model::load(&directory, false).unwrap();
+    }
+    for (lengths, features, expected) in [
+        (&[2, 0, 2][..], &[1, 5, 0][..], "3 entries"), // more than there are
+        (&[1, 0, 1], &[1, 5, 0], "3 entries"),         // fewer
+        (&[u32::MAX, u32::MAX, 3], &[1, 5, 0], "3 entries"),
+        (&[2, 1], &[1, 5, 0], "sparse.lengths"), // a class too few
+        (&[1, 1, 1, 0], &[1, 5, 0], "sparse.lengths"),
+        (&[2, 0, 1], &[1, 6, 0], "ascending features below 6"),
+        (&[2, 0, 1], &[1, u32::MAX, 0], "ascending features below 6"),
+        (&[2, 0, 1], &[5, 1, 0], "ascending features"),
+        (&[3, 0, 0], &[9, 1, 2], "ascending features"),
+        (&[2, 0, 1], &[1, 1, 0], "ascending features"), // twice
+    ] {
+        // Lengths are written as they are; loading has to notice.
+        small_model(Some(part(lengths, features))).save(&directory, false).unwrap();
+        let error = Model::load(&directory, false).unwrap_err();
+        assert!(matches!(error, ModelError::Damaged { .. } | ModelError::Shape { .. }), "{error:?}");
+        let message = error.to_string();
+        assert!(message.contains(expected) && message.contains("model.safetensors"), "{message}");
+    }
+}
+
+/// Changes `config.json`, which has no checksum.
+fn edit(directory: &Path, change: impl Fn(&mut serde_json::Value)) {
+    let path = directory.join("config.json");
+    let mut config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    change(&mut config);
+    std::fs::write(path, config.to_string()).unwrap();
+}
+
+#[test]
+fn sizes_and_blends_that_cannot_be_are_refused() {
+    let folder = Folder::new("header");
+    let directory = folder.0.join("model");
+    for value in [
+        serde_json::json!({ "entries": 4, "blend": 1.0 }),
+        serde_json::json!({ "entries": u64::MAX, "blend": 1.0 }),
+        serde_json::json!({ "entries": -1, "blend": 1.0 }),
+        serde_json::json!({ "entries": 3 }),
+        serde_json::json!({ "entries": 3, "blend": 1e300 }),
+        serde_json::json!([]),
+    ] {
+        small_model(Some(part(&[2, 0, 1], &[1, 5, 0]))).save(&directory, false).unwrap();
+        edit(&directory, |config| config["sparse"] = value.clone());
+        Model::load(&directory, false).expect_err(&value.to_string());
+    }
+    // A model without the tensors does not get a sparse part by saying so.
+    small_model(None).save(&directory, false).unwrap();
+    edit(&directory, |config| config["sparse"] = serde_json::json!({ "entries": 3, "blend": 1.0 }));
+    let error = Model::load(&directory, false).unwrap_err().to_string();
+    assert!(error.contains("sparse.lengths"), "{error}");
+}
+
+/// Version 1 knew no sparse part, neither in the model nor in the settings.
+#[test]
+fn models_of_version_1_still_load() {
+    let folder = Folder::new("version-1");
+    let directory = folder.0.join("model");
+    let model = small_model(None);
+    model.save(&directory, true).unwrap();
+    edit(&directory, |config| {
+        config["format-version"] = 1.into();
+        assert!(config.get("sparse").is_none());
+        config["training"].as_object_mut().unwrap().remove("sparse");
+    });
+    let loaded = Model::load(&directory, true).unwrap();
+    assert!(loaded.network.sparse.is_none());
+    assert_eq!(loaded.network.output.bias.w, model.network.output.bias.w);
+    edit(&directory, |config| config["format-version"] = 3.into());
+    assert!(matches!(Model::load(&directory, true), Err(ModelError::Newer { found: 3, .. })));
+}
+
+/// More places than the walk can number are refused before any memory is taken.
+#[test]
+fn batches_too_large_for_the_sparse_step_are_refused() {
+    let (train, _) = word_lists();
+    let sparse = Some(SparseConfig { negatives: 100_000, ..SparseConfig::default() });
+    let config = TrainConfig { batch: 1 << 20, budget: Some(1), sparse, ..Default::default() };
+    let error = Trainer::new(config, train.view(), Cpu::detect()).err().unwrap().to_string();
+    assert!(error.contains("sparse.negatives"), "{error}");
+}
