@@ -60,6 +60,17 @@ pub struct AdamStep {
     pub epsilon: f32,
 }
 
+/// A row of weights with its moments.
+#[derive(Debug)]
+pub struct Moments<'a, T> {
+    /// The weights.
+    pub w: &'a mut [T],
+    /// First moments.
+    pub m: &'a mut [T],
+    /// Second moments.
+    pub v: &'a mut [T],
+}
+
 /// Asks for a row to be brought near while other work goes on. A row from main
 /// memory takes some 100 ns to come; asked for a few rows ahead, it costs
 /// nothing.
@@ -68,6 +79,12 @@ pub fn prefetch_row<T: Element>(row: &[T]) {
     for line in (0..row.len()).step_by(CACHE_LINE_BYTES / size_of::<T>()) {
         simd::prefetch(row, line);
     }
+}
+
+/// Asks for the cache line of `data[at]`. Harmless whatever `at` is.
+#[inline]
+pub fn prefetch<T>(data: &[T], at: usize) {
+    simd::prefetch(data, at);
 }
 
 const CACHE_LINE_BYTES: usize = 64;
@@ -103,6 +120,19 @@ dispatch! {
         v: &mut [T],
         noise: u64,
     ) = rows::adam_row;
+
+    /// [`backward_row`] and [`adam_row`] in one: the gradient never leaves the
+    /// registers. The same result, to the bit.
+    #[expect(clippy::too_many_arguments, reason = "the operands of both")]
+    pub fn backward_adam_row<T: Element>(
+        step: &AdamStep,
+        row: Moments<'_, T>,
+        rows: &[f32],
+        d_rows: &mut [f32],
+        entries: &[u32],
+        g: &[f32],
+        noise: u64,
+    ) = rows::backward_adam_row;
 
     /// `out += Σ weights[i] · rows[ids[i]]`, rows of `out.len()` each.
     pub fn sum_rows<T: Element>(
@@ -163,4 +193,12 @@ dispatch! {
         threshold: f32,
         out: &mut Vec<u32>,
     ) = select::indices_above;
+
+    /// Appends to `out` the index of every entry that has the bit `flag`, in
+    /// order.
+    pub fn indices_flagged(
+        entries: &[u32],
+        flag: u32,
+        out: &mut Vec<u32>,
+    ) = select::indices_flagged;
 }

@@ -173,3 +173,8 @@ pub fn indices_above(scores: &[f32], threshold: f32, out: &mut Vec<u32>) {
         }
     }
 }
+
+/// See [`crate::indices_flagged`].
+pub fn indices_flagged(entries: &[u32], flag: u32, out: &mut Vec<u32>) {
+    out.extend((0..).zip(entries).filter(|(_, entry)| *entry & flag == flag).map(|(i, _)| i));
+}

@@ -9,7 +9,7 @@
 
 use crate::reference::NOISE_MULTIPLIERS;
 use crate::simd::{Simd, filled, load, prefetch, store_stochastic, vectors, vectors_mut};
-use crate::{AdamStep, Element, FLAG_BITS, LANES};
+use crate::{AdamStep, Element, FLAG_BITS, LANES, Moments};
 
 /// The usual row, 128 floats: kernels are compiled specially for it.
 const USUAL_VECTORS: usize = 8;
@@ -125,14 +125,43 @@ pub(crate) fn backward_row<S: Simd, T: Element>(
     let (rows, _) = rows.as_chunks();
     let (d_rows, _) = d_rows.as_chunks_mut();
     column_blocks!(S, row.len(), |column, WIDTH| {
-        backward_columns::<S, T, WIDTH>(simd, column, row, rows, d_rows, entries, g, grad);
+        let sums = backward_columns::<S, T, WIDTH>(simd, column, row, rows, d_rows, entries, g);
+        for (i, &sum) in sums.iter().enumerate() {
+            simd.store(sum, &mut grad[column + i]);
+        }
+    });
+}
+
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "the operands of backward_row and of adam_row")]
+pub(crate) fn backward_adam_row<S: Simd, T: Element>(
+    simd: S,
+    step: &AdamStep,
+    row: Moments<'_, T>,
+    rows: &[f32],
+    d_rows: &mut [f32],
+    entries: &[u32],
+    g: &[f32],
+    noise: u64,
+) {
+    assert_eq!(entries.len(), g.len(), "one gradient for each entry");
+    let (w, m, v) = (vectors_mut(row.w), vectors_mut(row.m), vectors_mut(row.v));
+    assert_eq!(w.len(), m.len(), "first moments have the row's length");
+    assert_eq!(w.len(), v.len(), "second moments have the row's length");
+    let (rows, _) = rows.as_chunks();
+    let (d_rows, _) = d_rows.as_chunks_mut();
+    let mut noise = Noise::new(simd, noise);
+    column_blocks!(S, w.len(), |column, WIDTH| {
+        let sums = backward_columns::<S, T, WIDTH>(simd, column, w, rows, d_rows, entries, g);
+        for (i, &grad) in (column..).zip(&sums) {
+            adam_vector(simd, step, grad, &mut w[i], &mut m[i], &mut v[i], &mut noise);
+        }
     });
 }
 
 /// [`backward_row`] in `WIDTH` vectors of columns: the row's and the gradient's
 /// stay in registers.
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the operands of backward_row, and where")]
 fn backward_columns<S: Simd, T: Element, const WIDTH: usize>(
     simd: S,
     column: usize,
@@ -141,8 +170,7 @@ fn backward_columns<S: Simd, T: Element, const WIDTH: usize>(
     d_rows: &mut [[f32; LANES]],
     entries: &[u32],
     g: &[f32],
-    grad: &mut [[f32; LANES]],
-) {
+) -> [S::Floats; WIDTH] {
     let stride = row.len();
     let mut weights = [simd.zero(); WIDTH];
     for (i, weight) in weights.iter_mut().enumerate() {
@@ -159,9 +187,7 @@ fn backward_columns<S: Simd, T: Element, const WIDTH: usize>(
             simd.store(simd.mul_add(g, weights[i], simd.load(&d[i])), &mut d[i]);
         }
     }
-    for (i, &sum) in sums.iter().enumerate() {
-        simd.store(sum, &mut grad[column + i]);
-    }
+    sums
 }
 
 #[inline(always)]
@@ -242,13 +268,13 @@ pub(crate) fn adam_row<S: Simd, T: Element>(
     let (vs, v_rest) = v.as_chunks_mut::<LANES>();
     let mut noise = Noise::new(simd, noise);
     for (((grad, w), m), v) in grads.iter().zip(ws).zip(ms).zip(vs) {
-        adam_vector(simd, step, grad, w, m, v, &mut noise);
+        adam_vector(simd, step, simd.load(grad), w, m, v, &mut noise);
     }
     // Unlike the others this kernel may well meet a ragged end: biases have one.
     if !grad_rest.is_empty() {
         let grad = filled(grad_rest);
         let [mut w, mut m, mut v] = [filled(w_rest), filled(m_rest), filled(v_rest)];
-        adam_vector(simd, step, &grad, &mut w, &mut m, &mut v, &mut noise);
+        adam_vector(simd, step, simd.load(&grad), &mut w, &mut m, &mut v, &mut noise);
         let rest = grad_rest.len();
         w_rest.copy_from_slice(&w[..rest]);
         m_rest.copy_from_slice(&m[..rest]);
@@ -260,7 +286,7 @@ pub(crate) fn adam_row<S: Simd, T: Element>(
 fn adam_vector<S: Simd, T: Element>(
     simd: S,
     step: &AdamStep,
-    grad: &[f32; LANES],
+    g: S::Floats,
     w: &mut [T; LANES],
     m: &mut [T; LANES],
     v: &mut [T; LANES],
@@ -269,7 +295,6 @@ fn adam_vector<S: Simd, T: Element>(
     let [beta1, beta2] = [simd.splat(step.beta1), simd.splat(step.beta2)];
     let [rest1, rest2] = [simd.splat(1.0 - step.beta1), simd.splat(1.0 - step.beta2)];
     let [rate, epsilon] = [simd.splat(step.rate), simd.splat(step.epsilon)];
-    let g = simd.load(grad);
     let first = simd.mul_add(beta1, load(simd, m), simd.mul(rest1, g));
     let squared = simd.mul(simd.mul(rest2, g), g);
     let second = simd.mul_add(beta2, load(simd, v), squared);

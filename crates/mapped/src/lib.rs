@@ -52,8 +52,9 @@ pub struct Buffer<T> {
     element: PhantomData<T>,
 }
 
-/// Below this the rest of a huge page would be waste.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
+/// Below this the rest of a huge page would be waste.
+const HUGE_FROM_BYTES: usize = HUGE_PAGE_BYTES / 2;
 
 impl<T: Pod + Zeroable> Buffer<T> {
     /// A buffer of `len` zeroes.
@@ -62,11 +63,14 @@ impl<T: Pod + Zeroable> Buffer<T> {
     /// If the operating system has no memory left to promise.
     pub fn zeroed(len: usize) -> Self {
         let bytes = len.checked_mul(size_of::<T>()).expect("a buffer's size in bytes fits in usize");
+        let is_huge = bytes >= HUGE_FROM_BYTES;
+        // Linux puts a map on a huge page's boundary if it is whole huge pages.
+        let mapped_bytes = if is_huge { bytes.next_multiple_of(HUGE_PAGE_BYTES) } else { bytes };
         let map = (bytes > 0).then(|| {
-            let map = MmapMut::map_anon(bytes)
-                .unwrap_or_else(|e| panic!("cannot reserve {bytes} bytes of memory: {e}"));
+            let map = MmapMut::map_anon(mapped_bytes)
+                .unwrap_or_else(|e| panic!("cannot reserve {mapped_bytes} bytes of memory: {e}"));
             #[cfg(target_os = "linux")]
-            if bytes >= HUGE_PAGE_BYTES {
+            if is_huge {
                 // Only advice: a kernel without huge pages may decline it.
                 let _ = map.advise(memmap2::Advice::HugePage);
             }
@@ -83,11 +87,17 @@ impl<T: Pod + Zeroable> Buffer<T> {
     }
 }
 
+impl<T: Pod> Default for Buffer<T> {
+    fn default() -> Self {
+        Self::zeroed(0)
+    }
+}
+
 impl<T: Pod> std::ops::Deref for Buffer<T> {
     type Target = [T];
     fn deref(&self) -> &[T] {
         match &self.map {
-            Some(map) => &bytemuck::cast_slice(map)[..self.len],
+            Some(map) => bytemuck::cast_slice(&map[..self.len * size_of::<T>()]),
             None => &[],
         }
     }
@@ -96,9 +106,15 @@ impl<T: Pod> std::ops::Deref for Buffer<T> {
 impl<T: Pod> std::ops::DerefMut for Buffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         match &mut self.map {
-            Some(map) => &mut bytemuck::cast_slice_mut(map)[..self.len],
+            Some(map) => bytemuck::cast_slice_mut(&mut map[..self.len * size_of::<T>()]),
             None => &mut [],
         }
+    }
+}
+
+impl<T: Pod + PartialEq> PartialEq for Buffer<T> {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
     }
 }
 

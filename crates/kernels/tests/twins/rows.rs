@@ -1,4 +1,7 @@
-use lookalike_kernels::{AdamStep, Element, adam_row, backward_row, bf16, gather_dot, reference, sum_rows};
+use lookalike_kernels::{
+    AdamStep, Element, Moments, adam_row, backward_adam_row, backward_row, bf16, gather_dot, reference,
+    sum_rows,
+};
 use proptest::prelude::*;
 
 use crate::{assert_close, entries, levels, numbers, strides};
@@ -59,7 +62,37 @@ fn check_sum_rows<T: Element>(seed: u64, stride: usize, count: usize, len: usize
     }
 }
 
+/// Not only close: the two kernels one after the other give the same bits.
+fn check_backward_adam_row<T: Element + PartialEq>(seed: u64, stride: usize, examples: usize, len: usize) {
+    let step = AdamStep { rate: 0.01, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
+    let rows: Vec<f32> = numbers(seed, examples * stride);
+    let entries = entries(seed + 1, len, examples);
+    let g: Vec<f32> = numbers(seed + 2, len);
+    let [w, m]: [Vec<T>; 2] = [numbers(seed + 3, stride), numbers(seed + 4, stride)];
+    let v: Vec<T> = m.iter().map(|m| T::from_f32(m.to_f32() * m.to_f32())).collect();
+    for cpu in levels() {
+        let (mut d_expected, mut grad) = (rows.clone(), vec![0.0; stride]);
+        backward_row(cpu, &w, &rows, &mut d_expected, &entries, &g, &mut grad);
+        let mut expected = [w.clone(), m.clone(), v.clone()];
+        let [ew, em, ev] = &mut expected;
+        adam_row(cpu, &step, &grad, ew, em, ev, seed);
+
+        let (mut d_found, mut found) = (rows.clone(), [w.clone(), m.clone(), v.clone()]);
+        let [w, m, v] = &mut found;
+        backward_adam_row(cpu, &step, Moments { w, m, v }, &rows, &mut d_found, &entries, &g, seed);
+        assert!(d_found == d_expected && found == expected, "{}", cpu.name());
+    }
+}
+
 proptest! {
+    #[test]
+    fn backward_adam_row_is_both_kernels(
+        seed: u32, stride in strides(), examples in 1_usize..20, len in 0_usize..40,
+    ) {
+        check_backward_adam_row::<f32>(seed.into(), stride, examples, len);
+        check_backward_adam_row::<bf16>(seed.into(), stride, examples, len);
+    }
+
     #[test]
     fn gather_dot_is_its_twin(
         seed: u32, stride in strides(), examples in 1_usize..20, len in 0_usize..40,

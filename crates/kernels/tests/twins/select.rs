@@ -1,4 +1,4 @@
-use lookalike_kernels::{indices_above, measure, reference};
+use lookalike_kernels::{indices_above, indices_flagged, measure, reference};
 use proptest::prelude::*;
 
 use crate::{assert_close, levels, numbers};
@@ -16,6 +16,17 @@ proptest! {
         for cpu in levels() {
             let mut out = vec![9];
             indices_above(cpu, &scores, threshold, &mut out);
+            prop_assert_eq!(&out, &expected, "{}", cpu.name());
+        }
+    }
+
+    #[test]
+    fn indices_flagged_is_its_twin(entries in prop::collection::vec(0_u32..64, 0..300), bit in 0_u32..6) {
+        let mut expected = vec![9];
+        reference::indices_flagged(&entries, 1 << bit, &mut expected);
+        for cpu in levels() {
+            let mut out = vec![9];
+            indices_flagged(cpu, &entries, 1 << bit, &mut out);
             prop_assert_eq!(&out, &expected, "{}", cpu.name());
         }
     }

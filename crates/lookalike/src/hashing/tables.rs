@@ -14,7 +14,8 @@
 
 use std::ops::Range;
 
-use lookalike_kernels::{Cpu, LANES};
+use lookalike_kernels::{Cpu, LANES, prefetch};
+use lookalike_mapped::Buffer;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -49,9 +50,9 @@ pub struct HashTables {
     family: Box<dyn HashFamily>,
     classes: usize,
     /// For each table, where each bucket starts in its ids, and where the last ends.
-    offsets: Vec<u32>,
+    offsets: Buffer<u32>,
     /// For each table, all classes by bucket.
-    ids: Vec<u32>,
+    ids: Buffer<u32>,
     codes: CodeBuffer,
     /// Tables hashed at a time.
     group: usize,
@@ -94,8 +95,8 @@ impl HashTables {
         };
         Self {
             classes,
-            offsets: vec![0; tables * (buckets + 1)],
-            ids: vec![0; tables * classes],
+            offsets: Buffer::zeroed(tables * (buckets + 1)),
+            ids: Buffer::zeroed(tables * classes),
             codes,
             group: if keep { tables } else { affordable.min(tables) },
             keep,
@@ -124,9 +125,18 @@ impl HashTables {
     /// tables before reading the first bucket lets the loads of the offsets,
     /// nearly all cache misses, overlap.
     pub fn span(&self, table: usize, code: u32) -> Range<usize> {
-        let at = table * (self.family.buckets() + 1) + code as usize;
+        let at = self.offset_at(table, code);
         let start = table * self.classes;
         start + self.offsets[at] as usize..start + self.offsets[at + 1] as usize
+    }
+
+    /// Asks memory for what [`span`](Self::span) reads.
+    pub fn prefetch_span(&self, table: usize, code: u32) {
+        prefetch(&self.offsets, self.offset_at(table, code));
+    }
+
+    fn offset_at(&self, table: usize, code: u32) -> usize {
+        table * (self.family.buckets() + 1) + code as usize
     }
 
     /// The ids of all buckets of all tables.

@@ -74,24 +74,19 @@ pub fn correct_drawn(scores: &mut [f32], entries: &[u32], drawn_log_q: &[f32]) {
     }
 }
 
-/// `-Σ t · (score - max)` over the true labels among the pairs.
-pub fn truth_loss(scores: &[f32], entries: &[u32], terms: &ExampleTerms) -> f64 {
-    let mut loss = 0.0;
-    for (&score, &entry) in scores.iter().zip(entries) {
-        if entry & TRUTH != 0 {
-            let example = example_of(entry);
-            loss -= f64::from(terms.target[example] * (score - terms.max[example]));
-        }
-    }
-    loss
+/// `-Σ t · (score - max)` over the pairs of true labels, which stand at `truths`.
+pub fn truth_loss(scores: &[f32], entries: &[u32], truths: &[u32], terms: &ExampleTerms) -> f64 {
+    let loss_at = |&at: &u32| {
+        let example = example_of(entries[at as usize]);
+        f64::from(terms.target[example] * (scores[at as usize] - terms.max[example]))
+    };
+    -truths.iter().map(loss_at).sum::<f64>()
 }
 
 /// Turns probabilities into gradients: `p - t` on true labels, scaled.
-pub fn subtract_targets(gradients: &mut [f32], entries: &[u32], target: &[f32], scale: f32) {
-    for (gradient, &entry) in gradients.iter_mut().zip(entries) {
-        if entry & TRUTH != 0 {
-            *gradient -= target[example_of(entry)] * scale;
-        }
+pub fn subtract_targets(gradients: &mut [f32], entries: &[u32], truths: &[u32], target: &[f32], scale: f32) {
+    for &at in truths {
+        gradients[at as usize] -= target[example_of(entries[at as usize])] * scale;
     }
 }
 

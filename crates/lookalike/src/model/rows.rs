@@ -9,7 +9,7 @@ use lookalike_mapped::Buffer;
 use serde::{Deserialize, Serialize};
 
 use super::view::{RowData, RowsView};
-use crate::optim::{Adam, RowState, ScalarState};
+use crate::optim::{Adam, PairGradients, RowState, ScalarState};
 
 /// How parameters and moments are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -257,6 +257,7 @@ impl<'a, T: Element> RowsMut<'a, T> {
     }
 
     /// Asks memory for a row and its moments.
+    #[inline]
     pub fn prefetch(&self, row: usize) {
         let range = row * self.stride..(row + 1) * self.stride;
         prefetch_row(&self.w[range.clone()]);
@@ -266,13 +267,30 @@ impl<'a, T: Element> RowsMut<'a, T> {
 
     /// One Adam step of a row.
     pub fn update(&mut self, cpu: Cpu, row: usize, adam: &Adam, grad: &[f32], noise: u64) {
+        adam.update(cpu, self.state(row), grad, noise);
+    }
+
+    /// One Adam step of a row by the gradient of its pairs; theirs is added to
+    /// `d_rows`.
+    pub fn update_by_pairs(
+        &mut self,
+        cpu: Cpu,
+        row: usize,
+        adam: &Adam,
+        pairs: &PairGradients<'_>,
+        d_rows: &mut [f32],
+        noise: u64,
+    ) {
+        adam.update_by_pairs(cpu, self.state(row), pairs, d_rows, noise);
+    }
+
+    fn state(&mut self, row: usize) -> RowState<'_, T> {
         let range = row * self.stride..(row + 1) * self.stride;
-        let state = RowState {
+        RowState {
             w: &mut self.w[range.clone()],
             m: &mut self.m[range.clone()],
             v: &mut self.v[range],
             last: &mut self.last[row],
-        };
-        adam.update(cpu, state, grad, noise);
+        }
     }
 }

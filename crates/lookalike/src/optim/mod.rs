@@ -13,7 +13,7 @@
 //!
 //! Cost: O(rows touched · width) a step.
 
-use lookalike_kernels::{AdamStep, Cpu, Element, adam_row};
+use lookalike_kernels::{AdamStep, Cpu, Element, Moments, adam_row, backward_adam_row};
 use serde::{Deserialize, Serialize};
 
 /// What happens to the moments of rows that a step does not touch.
@@ -81,7 +81,28 @@ impl Adam {
     }
 
     /// Moves one row. `last` is the time of its last touch, 0 if never.
-    pub fn update<T: Element>(&self, cpu: Cpu, row: RowState<'_, T>, grad: &[f32], noise: u64) {
+    pub fn update<T: Element>(&self, cpu: Cpu, mut row: RowState<'_, T>, grad: &[f32], noise: u64) {
+        self.catch_up(&mut row);
+        adam_row(cpu, &self.step, grad, row.w, row.m, row.v, noise);
+    }
+
+    /// Moves one row by the gradient of its pairs, and adds theirs to `d_rows`.
+    pub fn update_by_pairs<T: Element>(
+        &self,
+        cpu: Cpu,
+        mut row: RowState<'_, T>,
+        pairs: &PairGradients<'_>,
+        d_rows: &mut [f32],
+        noise: u64,
+    ) {
+        self.catch_up(&mut row);
+        let PairGradients { rows, entries, g } = *pairs;
+        let row = Moments { w: row.w, m: row.m, v: row.v };
+        backward_adam_row(cpu, &self.step, row, rows, d_rows, entries, g, noise);
+    }
+
+    /// With `exact` decay: lets moments fade by the steps their row has missed.
+    fn catch_up<T: Element>(&self, row: &mut RowState<'_, T>) {
         if self.config.decay == Decay::Exact {
             let missed = self.missed_steps(*row.last);
             if missed > 0 && *row.last > 0 {
@@ -90,7 +111,6 @@ impl Adam {
             }
             *row.last = self.time;
         }
-        adam_row(cpu, &self.step, grad, row.w, row.m, row.v, noise);
     }
 
     /// Moves one number, such as a bias.
@@ -112,6 +132,17 @@ impl Adam {
     fn missed_steps(&self, last: u32) -> i32 {
         self.time.saturating_sub(last).saturating_sub(1) as i32
     }
+}
+
+/// A class's pairs with the examples that have it among their candidates.
+#[derive(Clone, Copy, Debug)]
+pub struct PairGradients<'a> {
+    /// The embeddings of the batch.
+    pub rows: &'a [f32],
+    /// The class's examples, with flags.
+    pub entries: &'a [u32],
+    /// The loss's gradient of each pair's score.
+    pub g: &'a [f32],
 }
 
 /// A row with its moments.

@@ -1,31 +1,31 @@
 //! One example's set of different classes while it is gathered.
 
+use lookalike_mapped::Buffer;
 use rand_xoshiro::rand_core::Rng as _;
 
 use crate::random::{Rng, below};
 
 /// One bit a class: whether it is in the set. One a thread, all clear between
-/// examples.
+/// examples. Classes come in no order, hence the huge pages.
 #[derive(Debug, Default)]
-pub(super) struct Marks(Vec<u64>);
+pub(super) struct Marks(Buffer<u64>);
 
 impl Marks {
     /// Makes room for `classes` classes.
     pub(super) fn prepare(&mut self, classes: usize) {
-        self.0.resize(classes.div_ceil(64), 0);
+        if self.0.len() < classes.div_ceil(64) {
+            self.0 = Buffer::zeroed(classes.div_ceil(64));
+        }
     }
+}
 
-    /// Sets a class's bit; 1 if it was clear, 0 otherwise.
-    fn mark(&mut self, class: u32) -> usize {
-        let word = &mut self.0[class as usize / 64];
-        let fresh = !(*word >> (class % 64)) & 1;
-        *word |= 1 << (class % 64);
-        fresh as usize
-    }
-
-    fn has(&self, class: u32) -> bool {
-        self.0[class as usize / 64] >> (class % 64) & 1 == 1
-    }
+/// Sets a class's bit; 1 if it was clear, 0 otherwise.
+#[inline]
+fn mark(marks: &mut [u64], class: u32) -> usize {
+    let word = &mut marks[class as usize / 64];
+    let fresh = !(*word >> (class % 64)) & 1;
+    *word |= 1 << (class % 64);
+    fresh as usize
 }
 
 /// A growing set: the classes in their slot, and their marks. The classes are
@@ -34,13 +34,13 @@ impl Marks {
 pub(super) struct Gather<'a> {
     slot: &'a mut [u32],
     len: usize,
-    marks: &'a mut Marks,
+    marks: &'a mut [u64],
 }
 
 impl<'a> Gather<'a> {
     /// A set with an example's true labels in it.
     pub(super) fn start(slot: &'a mut [u32], marks: &'a mut Marks, truths: &[u32]) -> Self {
-        let mut set = Self { slot, len: 0, marks };
+        let mut set = Self { slot, len: 0, marks: &mut marks.0 };
         set.take(truths, truths.len());
         set
     }
@@ -52,16 +52,18 @@ impl<'a> Gather<'a> {
 
     /// Adds the classes in order, until the set has `limit`.
     pub(super) fn take(&mut self, classes: &[u32], limit: usize) {
-        let slot = &mut self.slot[..limit];
+        // Local names, so that the length stays in a register.
+        let (slot, marks, mut len) = (&mut self.slot[..limit], &mut *self.marks, self.len);
         for &class in classes {
             // Without a branch on whether the class is new, which is as good as
             // random: write it, and move on only if it was.
-            let Some(place) = slot.get_mut(self.len) else {
+            let Some(place) = slot.get_mut(len) else {
                 break;
             };
             *place = class;
-            self.len += self.marks.mark(class);
+            len += mark(marks, class);
         }
+        self.len = len;
     }
 
     /// Adds a bucket's classes until the set has `limit`. Of a bucket that may
@@ -104,7 +106,7 @@ impl<'a> Gather<'a> {
             if wanted == 0 {
                 break;
             }
-            if !self.marks.has(class) {
+            if self.marks[class as usize / 64] >> (class % 64) & 1 == 0 {
                 if below(rng.next_u64(), others) < wanted {
                     self.take(&[class], limit);
                     wanted -= 1;
@@ -117,7 +119,7 @@ impl<'a> Gather<'a> {
     /// Clears the marks for the next example; the classes stay in the slot.
     pub(super) fn finish(self) {
         for &class in &self.slot[..self.len] {
-            self.marks.0[class as usize / 64] = 0;
+            self.marks[class as usize / 64] = 0;
         }
     }
 }

@@ -10,7 +10,8 @@
 //! traffic (weights read twice and written once, moments read and written).
 
 use lookalike_kernels::{
-    AlignedVec, Cpu, Element, backward_row, gather_dot, gather_scale, prefetch_row, scatter_exp, scatter_max,
+    AlignedVec, Cpu, Element, gather_dot, gather_scale, indices_flagged, prefetch_row, scatter_exp,
+    scatter_max,
 };
 use rayon::prelude::*;
 
@@ -18,7 +19,7 @@ use super::stages::{Stage, StageClock, StageTimes};
 use super::turnaround::{Pairs, Part, Turnaround, grow, grow_aligned};
 use crate::loss::{self, DRAWN, ExampleTerms, Loss, TRUTH, entry};
 use crate::model::{Rows, RowsMut, RowsView, with_store};
-use crate::optim::Adam;
+use crate::optim::{Adam, PairGradients};
 use crate::random::{Stream, mix};
 use crate::sampling::Candidates;
 
@@ -54,6 +55,7 @@ pub(super) struct OutputStep {
     turnaround: Turnaround,
     work: Vec<Work>,
     terms: ExampleTerms,
+    num_truths: usize,
     times: StageTimes,
 }
 
@@ -62,12 +64,13 @@ pub(super) struct OutputStep {
 struct Work {
     /// Score of each entry, then its gradient.
     scores: Vec<f32>,
+    /// Where the entries of true labels are.
+    truths: Vec<u32>,
     /// By example: largest score, then sum of exponentials.
     max: Vec<f32>,
     sum: Vec<f32>,
     /// By example: this part's share of the embedding's gradient.
     d_embeddings: AlignedVec<f32>,
-    grad: AlignedVec<f32>,
     loss: f64,
 }
 
@@ -159,6 +162,7 @@ impl OutputStep {
         grow(&mut self.terms.drawn_log_q, batch);
         grow(&mut self.terms.max, batch);
         grow(&mut self.terms.factor, batch);
+        self.num_truths = candidates.all_counts().iter().map(|counts| counts.truths as usize).sum();
         for example in 0..batch {
             let counts = candidates.counts(example);
             self.terms.target[example] = if counts.truths > 0 { 1.0 / counts.truths as f32 } else { 0.0 };
@@ -212,9 +216,13 @@ impl OutputStep {
             self.terms.max[example] =
                 work.iter().fold(f32::NEG_INFINITY, |max, work| max.max(work.max[example]));
         }
-        let terms = &self.terms;
+        let (terms, num_truths) = (&self.terms, self.num_truths);
         work.par_iter_mut().zip(parts).for_each(|(work, part)| {
-            work.loss = loss::truth_loss(&work.scores, &part.entries, terms);
+            // A part may get all of them, sooner or later.
+            grow(&mut work.truths, num_truths);
+            work.truths.clear();
+            indices_flagged(cpu, &part.entries, TRUTH, &mut work.truths);
+            work.loss = loss::truth_loss(&work.scores, &part.entries, &work.truths, terms);
             work.sum.clear();
             work.sum.resize(batch, 0.0);
             scatter_exp(cpu, &mut work.scores, &part.entries, &terms.max, &mut work.sum);
@@ -230,7 +238,7 @@ impl OutputStep {
         let terms = &self.terms;
         work.par_iter_mut().zip(parts).for_each(|(work, part)| {
             gather_scale(cpu, &mut work.scores, &part.entries, &terms.factor);
-            loss::subtract_targets(&mut work.scores, &part.entries, &terms.target, scale);
+            loss::subtract_targets(&mut work.scores, &part.entries, &work.truths, &terms.target, scale);
         });
         total
     }
@@ -254,25 +262,23 @@ impl OutputStep {
             let stride = rows.stride;
             grow_aligned(&mut work.d_embeddings, batch * stride);
             work.d_embeddings[..batch * stride].fill(0.0);
-            grow_aligned(&mut work.grad, stride);
             for (i, (local, range)) in part.groups().enumerate() {
                 // Rows come from memory: ask for them while others are worked on.
                 if let Some(ahead) = part.groups.get(i + PREFETCH_AHEAD) {
                     rows.prefetch(ahead.local_key as usize);
                 }
                 let (entries, g) = (&part.entries[range.clone()], &work.scores[range]);
-                backward_row(
-                    context.cpu,
-                    rows.row(local),
-                    embeddings,
-                    &mut work.d_embeddings,
-                    entries,
-                    g,
-                    &mut work.grad,
-                );
+                let pairs = PairGradients { rows: embeddings, entries, g };
                 let class = (part.first_key + local) as u64;
                 let noise = mix(context.seed, Stream::Round, context.iteration, class);
-                rows.update(context.cpu, local, &context.adam, &work.grad, noise);
+                rows.update_by_pairs(
+                    context.cpu,
+                    local,
+                    &context.adam,
+                    &pairs,
+                    &mut work.d_embeddings,
+                    noise,
+                );
                 rows.bias.update(local, &context.adam, g.iter().sum());
             }
         });

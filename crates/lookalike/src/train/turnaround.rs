@@ -11,20 +11,27 @@
 //! 2. Blocks are joined into parts of about equal work. Bounds depend on the
 //!    batch alone, never on the number of threads, so sums over parts always
 //!    add up in the same order.
-//! 3. Chunks deal their pairs out by part.
-//! 4. Each part sorts its pairs by key: by counting where keys are dense, by
+//! 3. Chunks deal their pairs out by block: so many blocks that what a block
+//!    holds fits the nearest caches, so few that the line each is written to
+//!    does.
+//! 4. Each part sorts its blocks by key: by counting where keys are dense, by
 //!    comparison where they are sparse, so that the cost does not grow with the
 //!    number of keys. Both give the same order: by key, then by example.
 //!
 //! Cost: O(pairs) time and 8 bytes a pair; buffers are kept between batches.
 
-use lookalike_kernels::AlignedVec;
+use lookalike_kernels::{AlignedVec, prefetch};
 use rayon::prelude::*;
 
 /// Parts a batch is cut into; more than any machine we expect has threads.
 const PARTS: usize = 32;
-/// Chunks of examples that count and deal in parallel.
-const CHUNKS: usize = 32;
+/// At least this many chunks of examples count and deal in parallel.
+const CHUNKS_MIN: usize = 32;
+/// Pairs in a chunk, about: half a megabyte, which stays in L2 while it is dealt.
+const CHUNK_PAIRS: usize = 1 << 17;
+/// Chunks from which a block's items are asked for ahead.
+const CHUNKS_AHEAD: usize = 2;
+const ITEMS_PER_LINE: usize = 16;
 /// At most this many blocks of keys are counted.
 const MAX_BLOCKS: usize = 1024;
 
@@ -42,7 +49,6 @@ pub(super) trait Pairs: Sync {
 #[derive(Debug, Default)]
 pub(super) struct Turnaround {
     chunks: Vec<Chunk>,
-    part_of_block: Vec<u32>,
     /// Disjoint ranges of keys, ascending, that cover all keys.
     pub parts: Vec<Part>,
     num_parts: usize,
@@ -59,6 +65,7 @@ pub(super) struct Part {
     pub groups: Vec<Group>,
     /// Entries of all groups, one after the other.
     pub entries: Vec<u32>,
+    blocks: std::ops::Range<usize>,
     counts: Vec<u32>,
 }
 
@@ -82,10 +89,9 @@ impl Part {
 
 #[derive(Debug, Default)]
 struct Chunk {
-    block_counts: Vec<u32>,
-    /// Pairs by part: the key within the part, shifted left, and the entry.
+    /// Pairs by block: the key within the block, shifted left, and the entry.
     items: Vec<u32>,
-    /// Where each part's items start, and one more.
+    /// Where each block's items start, and one more.
     starts: Vec<u32>,
 }
 
@@ -98,29 +104,27 @@ impl Turnaround {
     pub(super) fn turn(&mut self, pairs: &impl Pairs, num_keys: usize, entry_bits: u32) {
         assert!(entry_bits < 32, "a batch has fewer than 2^31 pairs of examples and features");
         let block_bits = num_keys.div_ceil(MAX_BLOCKS).next_power_of_two().trailing_zeros();
-        // A key within its part and an entry share 32 bits.
-        let block_bits = block_bits.min(32 - entry_bits);
-        let num_blocks = num_keys.div_ceil(1 << block_bits).max(1);
-        let chunk_len = pairs.num_examples().div_ceil(CHUNKS).max(1);
-        self.chunks.resize_with(CHUNKS, Chunk::default);
+        // A key within its block and an entry share 32 bits.
+        let bits = Bits { block: block_bits.min(32 - entry_bits), entry: entry_bits };
+        let num_blocks = num_keys.div_ceil(1 << bits.block).max(1);
+        // The last batch tells how many pairs to expect. Chunks never show in
+        // the result.
+        let expected: usize = self.parts().iter().map(|part| part.entries.len()).sum();
+        let num_chunks = (expected / CHUNK_PAIRS).next_power_of_two().max(CHUNKS_MIN);
+        let chunk_len = pairs.num_examples().div_ceil(num_chunks).max(1);
+        self.chunks.resize_with(num_chunks.max(self.chunks.len()), Chunk::default);
 
         let examples_of = |chunk: usize| {
             let start = (chunk * chunk_len).min(pairs.num_examples());
             start..(start + chunk_len).min(pairs.num_examples())
         };
         self.chunks.par_iter_mut().enumerate().for_each(|(i, chunk)| {
-            chunk.count(pairs, examples_of(i), num_blocks, block_bits);
+            chunk.count(pairs, examples_of(i), num_blocks, bits);
+            chunk.deal(pairs, examples_of(i), bits);
         });
-        self.choose_parts(num_keys, num_blocks, block_bits, entry_bits);
-
-        let (parts, part_of_block) = (&self.parts[..self.num_parts], &self.part_of_block);
-        self.chunks.par_iter_mut().enumerate().for_each(|(i, chunk)| {
-            chunk.deal(pairs, examples_of(i), parts, part_of_block, block_bits, entry_bits);
-        });
+        self.choose_parts(num_keys, num_blocks, bits);
         let chunks = &self.chunks;
-        self.parts[..self.num_parts].par_iter_mut().enumerate().for_each(|(i, part)| {
-            part.sort(i, chunks, entry_bits);
-        });
+        self.parts[..self.num_parts].par_iter_mut().for_each(|part| part.sort(chunks, bits));
     }
 
     /// The parts of the last batch.
@@ -128,148 +132,182 @@ impl Turnaround {
         &self.parts[..self.num_parts]
     }
 
-    fn choose_parts(&mut self, num_keys: usize, num_blocks: usize, block_bits: u32, entry_bits: u32) {
-        let total: usize = self.chunks.iter().map(|c| c.num_pairs()).sum();
-        let max_blocks_per_part = 1usize << (32 - entry_bits - block_bits).min(31);
-        self.part_of_block.resize(num_blocks, 0);
+    fn choose_parts(&mut self, num_keys: usize, num_blocks: usize, bits: Bits) {
+        let total: usize = self.chunks.iter().map(|chunk| chunk.starts[num_blocks] as usize).sum();
         let (mut part, mut first_block, mut sum) = (0, 0, 0);
         for block in 0..num_blocks {
             // Even quotas of the total; a part ends when it passes its own.
-            let full = sum >= (part + 1) * total / PARTS && sum > 0;
-            if block > first_block && (full || block - first_block >= max_blocks_per_part) {
-                self.set_part(part, first_block << block_bits, block << block_bits);
+            if block > first_block && sum >= (part + 1) * total / PARTS && sum > 0 {
+                self.set_part(part, first_block..block, bits, num_keys);
                 part += 1;
                 first_block = block;
             }
-            self.part_of_block[block] = part as u32;
-            sum += self.chunks.iter().map(|c| c.block_counts[block] as usize).sum::<usize>();
+            sum += self.chunks.iter().map(|chunk| chunk.items_of(block).len()).sum::<usize>();
         }
-        self.set_part(part, first_block << block_bits, num_keys);
+        self.set_part(part, first_block..num_blocks, bits, num_keys);
         self.num_parts = part + 1;
     }
 
-    fn set_part(&mut self, part: usize, first: usize, end: usize) {
+    fn set_part(&mut self, part: usize, blocks: std::ops::Range<usize>, bits: Bits, num_keys: usize) {
         if self.parts.len() <= part {
             self.parts.resize_with(part + 1, Part::default);
         }
-        self.parts[part].first_key = first;
-        self.parts[part].num_keys = end - first;
+        let part = &mut self.parts[part];
+        part.first_key = blocks.start << bits.block;
+        part.num_keys = (blocks.end << bits.block).min(num_keys) - part.first_key;
+        part.blocks = blocks;
+    }
+}
+
+/// How the 32 bits of a key and its entry are shared.
+#[derive(Clone, Copy)]
+struct Bits {
+    /// Of a key, those that count the keys within a block.
+    block: u32,
+    /// Of an entry.
+    entry: u32,
+}
+
+impl Bits {
+    fn block_of(self, key: u32) -> usize {
+        (key >> self.block) as usize
+    }
+
+    fn item(self, key: u32, entry: u32) -> u32 {
+        (key & ((1 << self.block) - 1)) << self.entry | entry
+    }
+
+    /// The key of an item, counted from its block's first.
+    fn key_of(self, item: u32) -> usize {
+        (item >> self.entry) as usize
+    }
+
+    fn entry_of(self, item: u32) -> u32 {
+        item & ((1 << self.entry) - 1)
     }
 }
 
 impl Chunk {
-    fn num_pairs(&self) -> usize {
-        self.block_counts.iter().map(|&c| c as usize).sum()
-    }
-
-    fn count(
-        &mut self,
-        pairs: &impl Pairs,
-        examples: std::ops::Range<usize>,
-        num_blocks: usize,
-        block_bits: u32,
-    ) {
-        self.block_counts.clear();
-        self.block_counts.resize(num_blocks, 0);
-        for example in examples {
-            pairs.for_each(example, |key, _| self.block_counts[(key >> block_bits) as usize] += 1);
-        }
-    }
-
-    fn deal(
-        &mut self,
-        pairs: &impl Pairs,
-        examples: std::ops::Range<usize>,
-        parts: &[Part],
-        part_of_block: &[u32],
-        block_bits: u32,
-        entry_bits: u32,
-    ) {
+    /// Finds where each block's items will start.
+    fn count(&mut self, pairs: &impl Pairs, examples: std::ops::Range<usize>, num_blocks: usize, bits: Bits) {
         self.starts.clear();
-        self.starts.resize(parts.len() + 1, 0);
-        for (&count, &part) in self.block_counts.iter().zip(part_of_block) {
-            self.starts[part as usize + 1] += count;
+        self.starts.resize(num_blocks + 1, 0);
+        let starts = &mut self.starts[..];
+        for example in examples {
+            pairs.for_each(example, |key, _| starts[bits.block_of(key)] += 1);
         }
-        for part in 0..parts.len() {
-            self.starts[part + 1] += self.starts[part];
+        let mut sum = 0;
+        for start in starts {
+            sum += std::mem::replace(start, sum);
         }
-        grow(&mut self.items, self.starts[parts.len()] as usize);
+        renew(&mut self.items, sum as usize);
+    }
+
+    fn deal(&mut self, pairs: &impl Pairs, examples: std::ops::Range<usize>, bits: Bits) {
+        // Slices, so that their places stay in registers.
+        let (starts, items) = (&mut self.starts[..], &mut self.items[..]);
         for example in examples {
             pairs.for_each(example, |key, entry| {
-                let part = part_of_block[(key >> block_bits) as usize] as usize;
-                let at = &mut self.starts[part];
-                let local_key = key - parts[part].first_key as u32;
-                self.items[*at as usize] = local_key << entry_bits | entry;
+                let at = &mut starts[bits.block_of(key)];
+                items[*at as usize] = bits.item(key, entry);
                 *at += 1;
             });
         }
-        // Each start has moved to its part's end, which is the next one's start.
+        // Each start has moved to its block's end, which is the next one's start.
         self.starts.rotate_right(1);
         self.starts[0] = 0;
     }
 
-    fn items_of(&self, part: usize) -> &[u32] {
-        &self.items[self.starts[part] as usize..self.starts[part + 1] as usize]
+    fn items_of(&self, block: usize) -> &[u32] {
+        &self.items[self.starts[block] as usize..self.starts[block + 1] as usize]
     }
 }
 
 impl Part {
-    fn sort(&mut self, part: usize, chunks: &[Chunk], entry_bits: u32) {
-        let total: usize = chunks.iter().map(|c| c.items_of(part).len()).sum();
-        grow(&mut self.entries, total);
-        self.entries.truncate(total);
+    fn sort(&mut self, chunks: &[Chunk], bits: Bits) {
+        let len_of = |block| chunks.iter().map(|chunk| chunk.items_of(block).len()).sum::<usize>();
+        grow(&mut self.entries, self.blocks.clone().map(len_of).sum());
         self.groups.clear();
-        if self.num_keys <= 2 * total {
-            self.sort_by_counting(part, chunks, entry_bits);
-        } else {
-            self.sort_by_comparing(part, chunks, entry_bits);
+        let mut start = 0;
+        for block in self.blocks.clone() {
+            let range = start..start + len_of(block);
+            start = range.end;
+            let keys = (1 << bits.block).min(self.first_key + self.num_keys - (block << bits.block));
+            if keys <= 2 * range.len() {
+                self.sort_by_counting(block, range, keys, chunks, bits);
+            } else {
+                self.sort_by_comparing(block, range, chunks, bits);
+            }
         }
     }
 
-    fn sort_by_counting(&mut self, part: usize, chunks: &[Chunk], entry_bits: u32) {
+    /// A block's first key, counted from the part's.
+    fn local_key(&self, block: usize, bits: Bits) -> u32 {
+        ((block << bits.block) - self.first_key) as u32
+    }
+
+    fn sort_by_counting(
+        &mut self,
+        block: usize,
+        range: std::ops::Range<usize>,
+        keys: usize,
+        chunks: &[Chunk],
+        bits: Bits,
+    ) {
+        let first = self.local_key(block, bits);
         self.counts.clear();
-        self.counts.resize(self.num_keys, 0);
-        for chunk in chunks {
-            for &item in chunk.items_of(part) {
-                self.counts[(item >> entry_bits) as usize] += 1;
+        self.counts.resize(keys, 0);
+        let (counts, entries) = (&mut self.counts[..], &mut self.entries[..]);
+        // As in `renew`.
+        entries[range.clone()].fill(0);
+        for (i, chunk) in chunks.iter().enumerate() {
+            if let Some(ahead) = chunks.get(i + CHUNKS_AHEAD) {
+                let items = ahead.items_of(block);
+                (0..items.len()).step_by(ITEMS_PER_LINE).for_each(|at| prefetch(items, at));
+            }
+            for &item in chunk.items_of(block) {
+                counts[bits.key_of(item)] += 1;
             }
         }
-        let mut start = 0;
-        for (key, count) in self.counts.iter_mut().enumerate() {
+        let mut start = range.start as u32;
+        for (key, count) in (first..).zip(&mut *counts) {
             let here = start;
             if *count > 0 {
-                self.groups.push(Group { local_key: key as u32, start: here });
+                self.groups.push(Group { local_key: key, start: here });
             }
             start += *count;
             *count = here;
         }
-        let entry_mask = (1u32 << entry_bits) - 1;
         for chunk in chunks {
-            for &item in chunk.items_of(part) {
-                let at = &mut self.counts[(item >> entry_bits) as usize];
-                self.entries[*at as usize] = item & entry_mask;
+            for &item in chunk.items_of(block) {
+                let at = &mut counts[bits.key_of(item)];
+                entries[*at as usize] = bits.entry_of(item);
                 *at += 1;
             }
         }
     }
 
-    fn sort_by_comparing(&mut self, part: usize, chunks: &[Chunk], entry_bits: u32) {
-        let mut at = 0;
-        for chunk in chunks {
-            let items = chunk.items_of(part);
-            self.entries[at..at + items.len()].copy_from_slice(items);
-            at += items.len();
+    fn sort_by_comparing(
+        &mut self,
+        block: usize,
+        range: std::ops::Range<usize>,
+        chunks: &[Chunk],
+        bits: Bits,
+    ) {
+        let first = self.local_key(block, bits);
+        let mut start = range.start as u32;
+        let mut free = &mut self.entries[range.clone()];
+        for items in chunks.iter().map(|chunk| chunk.items_of(block)) {
+            let (place, rest) = free.split_at_mut(items.len());
+            place.copy_from_slice(items);
+            free = rest;
         }
-        self.entries.sort_unstable();
-        let entry_mask = (1u32 << entry_bits) - 1;
-        let mut previous = None;
-        for (i, item) in self.entries.iter_mut().enumerate() {
-            let local_key = *item >> entry_bits;
-            if previous != Some(local_key) {
-                self.groups.push(Group { local_key, start: i as u32 });
-                previous = Some(local_key);
-            }
-            *item &= entry_mask;
+        let items = &mut self.entries[range];
+        items.sort_unstable();
+        for group in items.chunk_by_mut(|&a, &b| bits.key_of(a) == bits.key_of(b)) {
+            self.groups.push(Group { local_key: first + bits.key_of(group[0]) as u32, start });
+            start += group.len() as u32;
+            group.iter_mut().for_each(|item| *item = bits.entry_of(*item));
         }
     }
 }
@@ -282,6 +320,13 @@ pub(crate) fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
         buffer.reserve_exact(len + len / 4 + 64);
     }
     buffer.resize(len, T::default());
+}
+
+/// Zeroes, for writes in no order to come: written front to back they come into
+/// the cache at full speed, where each of the others would wait for its line.
+fn renew(buffer: &mut Vec<u32>, len: usize) {
+    buffer.clear();
+    grow(buffer, len);
 }
 
 /// At least `len` numbers that begin on a cache line; what they are is left open.
