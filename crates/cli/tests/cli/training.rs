@@ -26,7 +26,7 @@ const METHODS: [&str; 13] = [
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     let folder = Folder::with_numbers();
-    for method in METHODS {
+    for method in METHODS.map(|method| format!("{method} --preset plain")) {
         let train = |threads: usize, flags: &str| {
             folder.succeed(&format!(
                 "train made/train.txt --model model --sampler {method} --epochs 2 --threads {threads} {SMALL} {flags}"
@@ -43,7 +43,7 @@ fn the_number_of_threads_changes_no_bit() {
 #[test]
 fn two_epochs_and_one_more_are_three() {
     let folder = Folder::with_numbers();
-    for method in METHODS {
+    for method in METHODS.map(|method| format!("{method} --preset plain")) {
         let flags = format!("--sampler {method} {SMALL}");
         folder.succeed(&format!("train made/train.txt --model whole --epochs 3 {flags}"));
         folder.succeed(&format!("train made/train.txt --model parts --epochs 2 {flags}"));
