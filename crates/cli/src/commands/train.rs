@@ -307,7 +307,7 @@ fn describe_blend(sparse: Option<&lookalike::model::SparsePart>) -> String {
         Some(sparse) => {
             format!("sparse weights count {} times, as chosen on held-out examples", sparse.blend())
         }
-        None => "sparse weights did not help on held-out examples and are left out".into(),
+        None => "sparse weights did not help on held-out examples and do not count".into(),
     }
 }
 
