@@ -28,8 +28,8 @@ pub(crate) use settings::{SettingArguments, Settings};
 /// Trains a model from a file.
 ///
 /// Settings come, each overriding the one before, from a --preset (auto if neither
-/// it nor --config is given), a --config file and the flags. The same settings, data and seed give the same
-/// bits whatever the number of threads.
+/// it nor --config is given), a --config file and the flags. The same settings,
+/// data and seed give the same bits whatever the number of threads.
 #[derive(Args)]
 #[command(after_help = "Examples:
   lookalike train train.txt --test test.txt --model model
@@ -124,7 +124,9 @@ impl TrainArguments {
 }
 
 pub(crate) fn run(arguments: TrainArguments) -> anyhow::Result<ExitCode> {
-    let mut base = Settings::base(arguments.preset.as_deref(), arguments.config.as_deref())?;
+    // What the data decides comes when the data is there.
+    let preset = arguments.preset.as_deref().filter(|&preset| preset != AUTO);
+    let mut base = Settings::base(preset, arguments.config.as_deref())?;
     arguments.text.apply(&mut base.text);
     if arguments.print_config && !arguments.is_auto() {
         arguments.settings.apply(&mut base.training)?;
@@ -164,7 +166,8 @@ fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode>
             let mut settings = base;
             if arguments.is_auto() {
                 let (chosen, why) = TrainConfig::auto(&examples);
-                settings = Settings { training: chosen, ..settings }.with(arguments.config.as_deref())?;
+                let chosen = Settings { training: chosen, ..settings.clone() };
+                settings.training = chosen.with(arguments.config.as_deref())?.training;
                 why.into_iter().for_each(&say);
             }
             arguments.settings.apply(&mut settings.training)?;

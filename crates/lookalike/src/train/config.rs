@@ -1,5 +1,6 @@
-//! Everything that decides what training does: one struct, whose defaults are
-//! the defaults of the command line and of the Python package.
+//! Everything that decides what training does: one struct. Its defaults are the
+//! preset `plain`, which experiments and the Python package start from; the
+//! command `train` starts from `auto`, which looks at the data.
 
 use serde::{Deserialize, Serialize};
 
@@ -127,6 +128,12 @@ pub enum ConfigError {
         /// What there is.
         known: String,
     },
+    /// The preset that looks at the data was asked for where there is none yet.
+    #[error(
+        "the preset auto depends on the data and belongs to `lookalike train`; here, start from plain (with sparse \
+         weights if wanted) or another preset"
+    )]
+    NeedsData,
     /// A sampler that cannot be.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
@@ -170,8 +177,8 @@ impl TrainConfig {
             ..paper.clone()
         };
         match name {
-            // Of what does not depend on the data.
-            AUTO | "plain" => Ok(Self::default()),
+            AUTO => Err(ConfigError::NeedsData),
+            "plain" => Ok(Self::default()),
             "paper" => Ok(paper),
             "amazon-670k" => Ok(with(1024, 6, 400, 0.05)),
             "wiki-325k" => Ok(with(256, 5, 300, 0.1)),
@@ -342,7 +349,7 @@ mod tests {
     #[test]
     fn every_preset_exists_and_others_are_named_in_the_error() {
         for (name, _) in PRESETS {
-            assert!(TrainConfig::preset(name).is_ok());
+            assert_eq!(TrainConfig::preset(name).is_ok(), name != AUTO);
         }
         let error = TrainConfig::preset("papper").unwrap_err().to_string();
         assert!(error.contains("papper") && error.contains("amazon-670k"), "{error}");

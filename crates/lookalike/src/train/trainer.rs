@@ -164,9 +164,11 @@ impl<'a> Trainer<'a> {
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(labelled).collect();
         model.progress.examples = order.len();
         let mut held_out = Vec::new();
-        if let Some(sparse) = &config.sparse {
+        // A network that was trained without a sparse part goes on without.
+        let is_new = model.progress.iteration == 0;
+        if let Some(sparse) = config.sparse.filter(|_| is_new || model.network.sparse.is_some()) {
             held_out = hold_out(&mut order, sparse.held_out, config.seed);
-            if model.progress.iteration == 0 {
+            if is_new {
                 let normalise = model.network.config.normalise;
                 model.network.sparse =
                     Some(SparsePart::centroids(&examples, &order, normalise, sparse.centroids()));
