@@ -6,7 +6,7 @@ use lookalike::artifact::{Model, ModelError};
 use lookalike::data::Dataset;
 use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::metrics::MetricOptions;
-use lookalike::model::SparsePart;
+use lookalike::model::{SparsePart, SparseStart};
 use lookalike::predict::{Ranker, evaluate};
 use lookalike::train::{SparseConfig, TrainConfig, Trainer};
 use lookalike_kernels::Cpu;
@@ -93,30 +93,11 @@ fn a_saved_model_is_the_model() {
         model.save(&directory, with_training_state).unwrap();
         let loaded = Model::load(&directory, with_training_state).unwrap();
         let found = loaded.network.sparse.as_ref().unwrap();
-        assert_eq!(found.blend(), part.blend());
+        assert_eq!((found.blend(), found.start()), (part.blend(), part.start()));
         assert_eq!((&found.offsets, &found.features), (&part.offsets, &part.features));
         assert_eq!(found.weights(), part.weights());
         assert_eq!(answers(&loaded, &test), answers(&model, &test));
     }
-}
-
-/// A part that does not count is kept for training that goes on, and only then.
-#[test]
-fn a_part_that_does_not_count_is_left_out_unless_training_goes_on() {
-    let (train, test) = word_lists();
-    let folder = Folder::new("left-out");
-    let mut model = trained(&train, Some(SparseConfig::default()));
-    model.network.sparse.as_mut().unwrap().set_blend(0.0);
-    let directory = folder.0.join("model");
-    let bytes = || std::fs::metadata(directory.join("model.safetensors")).unwrap().len();
-    model.save(&directory, true).unwrap();
-    assert!(Model::load(&directory, true).unwrap().network.sparse.is_some());
-    let whole = bytes();
-    model.save(&directory, false).unwrap();
-    let lean = Model::load(&directory, false).unwrap();
-    assert!(lean.network.sparse.is_none());
-    assert!(bytes() < whole);
-    assert_eq!(answers(&lean, &test), answers(&model, &test));
 }
 
 fn small_model(sparse: Option<SparsePart>) -> Model {
@@ -129,7 +110,7 @@ fn small_model(sparse: Option<SparsePart>) -> Model {
 }
 
 fn part(lengths: &[u32], features: &[u32]) -> SparsePart {
-    SparsePart::from_parts(lengths, features.to_vec(), vec![0.5; features.len()], 2.0)
+    SparsePart::from_parts(lengths, features.to_vec(), vec![0.5; features.len()], 2.0, SparseStart::Centroid)
 }
 
 #[test]

@@ -9,6 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use lookalike::artifact::Model;
 use lookalike::data::Examples;
+use lookalike::model::{SparsePart, SparseStart};
 use lookalike::predict::evaluate;
 use lookalike::train::{
     AUTO, Every, Outcome, PRESETS, TrainConfig, Trainer, Validation, run as run_training,
@@ -242,6 +243,7 @@ fn train_and_save(
     }
     let limit = arguments.time_limit.map(Duration::try_from_secs_f64).transpose();
     let limit = limit.map_err(|_| usage("--time-limit must be a number of seconds, 0 or more"))?;
+    let had_sparse_part = trainer.model.network.sparse.is_some();
     let result = run_training(trainer, validation.as_ref(), limit, &mut progress);
     progress.finish()?;
     drop(progress);
@@ -259,7 +261,7 @@ fn train_and_save(
         Outcome::Stopped => format!("interrupted in epoch {}; go on with --resume", told.epoch + 1),
     });
     warn_of_shortfall(trainer, say);
-    if trainer.model.training.sparse.is_some() {
+    if had_sparse_part {
         say(describe_blend(trainer.model.network.sparse.as_ref()));
     }
     if let Some(directory) = &arguments.model {
@@ -305,12 +307,17 @@ fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)
 }
 
 /// How much the sparse part counts, as chosen on held-out examples.
-fn describe_blend(sparse: Option<&lookalike::model::SparsePart>) -> String {
-    match sparse.filter(|sparse| sparse.blend() != 0.0) {
+fn describe_blend(sparse: Option<&SparsePart>) -> String {
+    match sparse {
         Some(sparse) => {
-            format!("sparse weights count {} times, as chosen on held-out examples", sparse.blend())
+            let start = match sparse.start() {
+                SparseStart::Centroid => "centroids",
+                SparseStart::LogMean => "logarithms of means",
+            };
+            let blend = sparse.blend();
+            format!("sparse weights, from {start}, count {blend} times, as chosen on held-out examples")
         }
-        None => "sparse weights did not help on held-out examples and do not count".into(),
+        None => "sparse weights did not help on held-out examples and were dropped".into(),
     }
 }
 

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use directory::replace_directory;
 pub use error::ModelError;
 
-use crate::model::{Network, NetworkConfig};
+use crate::model::{Network, NetworkConfig, SparseStart};
 use crate::text::{LabelNames, TextPipeline};
 use crate::train::{Progress, TrainConfig};
 use tensors::{Group, read_sparse, read_tensors, write_tensors};
@@ -77,6 +77,9 @@ struct ConfigFile {
 struct SparseHeader {
     entries: usize,
     blend: f32,
+    /// What the rows started from; training goes on accordingly.
+    #[serde(default)]
+    start: SparseStart,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,12 +99,10 @@ struct Header {
 
 impl Model {
     /// Writes the model to `directory`, replacing a model that is there.
-    /// `with_training_state` adds what resuming needs: twice the model's size,
-    /// and a sparse part that does not count now but may after more training.
+    /// `with_training_state` adds what resuming needs: twice the network's size.
     pub fn save(&self, directory: &Path, with_training_state: bool) -> Result<(), ModelError> {
         replace_directory(directory, CONFIG_FILE, |folder| {
             let sparse = self.network.sparse.as_ref();
-            let sparse = sparse.filter(|sparse| with_training_state || sparse.blend() != 0.0);
             write_tensors(&folder.join(MODEL_FILE), self, sparse, Group::Weights)?;
             if with_training_state {
                 write_tensors(&folder.join(TRAINING_FILE), self, None, Group::Moments)?;
@@ -120,8 +121,11 @@ impl Model {
                 progress: self.progress,
                 text: self.text.is_some(),
                 names: self.names.is_some(),
-                sparse: sparse
-                    .map(|sparse| SparseHeader { entries: sparse.num_entries(), blend: sparse.blend() }),
+                sparse: sparse.map(|sparse| SparseHeader {
+                    entries: sparse.num_entries(),
+                    blend: sparse.blend(),
+                    start: sparse.start(),
+                }),
                 files: directory::checksums(folder)?,
             };
             let text = serde_json::to_string_pretty(&config).map_err(ModelError::encode)?;

@@ -132,7 +132,7 @@ pub(super) fn read_sparse(
     if !header.blend.is_finite() {
         return Err(damaged("a finite blend of the sparse part".into(), header.blend.to_string()));
     }
-    let sparse = SparsePart::from_parts(&lengths, features, weights, header.blend);
+    let sparse = SparsePart::from_parts(&lengths, features, weights, header.blend, header.start);
     for class in 0..sparse.num_classes() {
         let row = sparse.row(class).0;
         let fits = row.last().is_none_or(|&last| (last as usize) < network.num_features);

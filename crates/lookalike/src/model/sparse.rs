@@ -3,13 +3,14 @@
 //!
 //! A class vector of a hundred numbers cannot remember which rare words a class
 //! stands for; a weight a word can. A class's sparse row has a weight for every
-//! feature that one of its training examples has, starts at the centroid of
-//! those examples (so it is useful before the first step), and is trained by
-//! itself (see `train/sparse_step.rs`). What a class scores is
+//! feature that one of its training examples has, starts from the mean of those
+//! examples (so it is useful before the first step), and is trained by itself
+//! (see `train/sparse_step.rs`). What a class with `n_c` examples scores is
 //!
-//! `score(x, c) = w_c · E_x + b_c + blend · (u_c · x)`
+//! `score(x, c) = w_c · E_x + b_c + blend · (u_c · x + prior · ln n_c)`
 //!
-//! with `blend` chosen on examples held out from training.
+//! with `blend` chosen on examples held out from training. At the end of an epoch
+//! `b_c` takes in the last term, so that whoever ranks need not know of it.
 //!
 //! Memory: 8 bytes an entry, and as much again for [`Postings`], the same
 //! weights by feature, which ranking all classes needs.
@@ -18,6 +19,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::Normalise;
 use crate::data::Examples;
@@ -32,13 +34,52 @@ pub struct SparsePart {
     pub features: Vec<u32>,
     weights: Vec<f32>,
     blend: f32,
+    start: SparseStart,
     postings: OnceLock<Postings>,
 }
+
+/// What sparse rows start from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SparseStart {
+    /// The direction of the mean of a class's examples: a class scores by the
+    /// cosine. For long lists of words.
+    #[default]
+    Centroid,
+    /// The logarithm of that mean, as in naive Bayes: features count as
+    /// independent evidence. For few features an example, as in next words.
+    LogMean,
+}
+
+impl SparseStart {
+    /// What a sparse score counts `ln n` of a class with `n` examples.
+    pub fn prior(self) -> f32 {
+        match self {
+            Self::Centroid => 0.15,
+            Self::LogMean => 1.0,
+        }
+    }
+
+    /// By how much the learning rate is multiplied.
+    pub fn rate(self) -> f32 {
+        match self {
+            Self::Centroid => 1.0,
+            Self::LogMean => 0.05,
+        }
+    }
+}
+
+/// A logarithmic row is `LOG_GAIN · ln(1 + LOG_SHARPNESS · mean)`.
+const LOG_GAIN: f32 = 1.7;
+const LOG_SHARPNESS: f32 = 30_000.0;
 
 /// The start of a sparse part.
 #[derive(Clone, Copy, Debug)]
 pub struct Centroids {
-    /// Length of a row: a class scores this times the cosine.
+    /// What rows start from.
+    pub start: SparseStart,
+    /// Length of a row that starts from the centroid: a class scores this times
+    /// the cosine.
     pub length: f32,
     /// Entries a class at most; the largest stay.
     pub entries_max: usize,
@@ -48,7 +89,13 @@ impl SparsePart {
     /// From the number of entries of each class, and the entries, class after
     /// class. Whoever calls it guarantees that the lengths add up to them, and
     /// that features ascend within a class.
-    pub fn from_parts(lengths: &[u32], features: Vec<u32>, weights: Vec<f32>, blend: f32) -> Self {
+    pub fn from_parts(
+        lengths: &[u32],
+        features: Vec<u32>,
+        weights: Vec<f32>,
+        blend: f32,
+        start: SparseStart,
+    ) -> Self {
         let mut offsets = Vec::with_capacity(lengths.len() + 1);
         offsets.push(0);
         let mut end = 0;
@@ -56,10 +103,11 @@ impl SparsePart {
             end += u64::from(length);
             end
         }));
-        Self { offsets, features, weights, blend, postings: OnceLock::new() }
+        Self { offsets, features, weights, blend, start, postings: OnceLock::new() }
     }
 
-    /// Each class at the centroid of those of its examples that are in `chosen`.
+    /// Each class at the mean of those of its examples that are in `chosen`; and
+    /// for each class, what such an example adds to the class's score for itself.
     ///
     /// Cost: O(labels · features) time; a row of all features a thread.
     pub fn centroids(
@@ -67,22 +115,23 @@ impl SparsePart {
         chosen: &[u32],
         normalise: Normalise,
         start: Centroids,
-    ) -> Self {
+    ) -> (Self, Vec<f32>) {
         let by_class = ExamplesOfClass::new(examples, chosen);
         let mut workers = PerThread::<CentroidWorker>::default();
         workers.prepare();
-        let rows: Vec<Vec<(u32, f32)>> = (0..examples.num_classes)
+        let rows: Vec<(Vec<(u32, f32)>, f32)> = (0..examples.num_classes)
             .into_par_iter()
             .map(|class| workers.with(|worker| worker.row(examples, by_class.of(class), normalise, start)))
             .collect();
-        let lengths: Vec<u32> = rows.iter().map(|row| row.len() as u32).collect();
-        let entries = rows.iter().map(Vec::len).sum();
+        let lengths: Vec<u32> = rows.iter().map(|(row, _)| row.len() as u32).collect();
+        let own = rows.iter().map(|&(_, own)| own).collect();
+        let entries = rows.iter().map(|(row, _)| row.len()).sum();
         let (mut features, mut weights) = (Vec::with_capacity(entries), Vec::with_capacity(entries));
-        for (feature, weight) in rows.into_iter().flatten() {
+        for (feature, weight) in rows.into_iter().flat_map(|(row, _)| row) {
             features.push(feature);
             weights.push(weight);
         }
-        Self::from_parts(&lengths, features, weights, 1.0)
+        (Self::from_parts(&lengths, features, weights, 1.0, start.start), own)
     }
 
     /// The number of weights.
@@ -125,6 +174,16 @@ impl SparsePart {
     /// Sets [`blend`](Self::blend).
     pub fn set_blend(&mut self, blend: f32) {
         self.blend = blend;
+    }
+
+    /// What the rows started from.
+    pub fn start(&self) -> SparseStart {
+        self.start
+    }
+
+    /// What the frequency of each class adds to its sparse score.
+    pub fn priors(&self, class_counts: &[u32]) -> Vec<f32> {
+        class_counts.iter().map(|&count| self.start.prior() * (count.max(1) as f32).ln()).collect()
     }
 
     /// The weights by feature; made on first use after a change.
@@ -217,7 +276,7 @@ impl CentroidWorker {
         members: &[u32],
         normalise: Normalise,
         start: Centroids,
-    ) -> Vec<(u32, f32)> {
+    ) -> (Vec<(u32, f32)>, f32) {
         self.sums.resize(examples.num_features, 0.0);
         for &example in members {
             let (ids, values) = examples.features(example as usize);
@@ -236,10 +295,22 @@ impl CentroidWorker {
             row.truncate(start.entries_max);
             row.sort_unstable_by_key(|&(id, _)| id);
         }
-        let norm = row.iter().map(|(_, x)| x * x).sum::<f32>().sqrt();
-        let scale = if norm > 0.0 { start.length / norm } else { 0.0 };
-        row.iter_mut().for_each(|(_, x)| *x *= scale);
-        row
+        match start.start {
+            SparseStart::Centroid => {
+                let norm = row.iter().map(|(_, x)| x * x).sum::<f32>().sqrt();
+                let scale = if norm > 0.0 { start.length / norm } else { 0.0 };
+                row.iter_mut().for_each(|(_, x)| *x *= scale);
+                // An example x of length 1 is in the sum once: scale · (x · x).
+                (row, if normalise == Normalise::L2 { scale } else { 0.0 })
+            }
+            SparseStart::LogMean => {
+                let sharpness = LOG_SHARPNESS / members.len().max(1) as f32;
+                row.iter_mut().for_each(|(_, x)| *x = LOG_GAIN * (sharpness * x.max(0.0)).ln_1p());
+                // A class of many examples hardly misses one; with one example
+                // all would be its own, but such classes are few here.
+                (row, 0.0)
+            }
+        }
     }
 }
 
@@ -259,8 +330,8 @@ mod tests {
     #[test]
     fn a_class_starts_at_the_mean_of_its_chosen_examples() {
         let data = data();
-        let start = Centroids { length: 10.0, entries_max: 100 };
-        let sparse = SparsePart::centroids(&data.view(), &[0, 1], Normalise::L2, start);
+        let start = Centroids { start: SparseStart::Centroid, length: 10.0, entries_max: 100 };
+        let (sparse, own) = SparsePart::centroids(&data.view(), &[0, 1], Normalise::L2, start);
         // Class 0: (0.6, 0.8 at 2) + (1, 0) = (1.6, 0.8), scaled to length 10.
         let (features, weights) = sparse.row(0);
         assert_eq!(features, [0, 2]);
@@ -268,21 +339,39 @@ mod tests {
         assert!((weights[0] - 16.0 / norm).abs() < 1e-5 && (weights[1] - 8.0 / norm).abs() < 1e-5);
         assert_eq!(sparse.row(1), (&[][..], &[][..]));
         assert_eq!(sparse.row(2).0, [0, 2]);
+        // Without the example (0.6, 0.8) class 0 would score it so much less.
+        assert!((own[0] - 10.0 / norm).abs() < 1e-5);
+        assert_eq!(own[1..], [0.0, 10.0]);
+    }
+
+    #[test]
+    fn logarithms_grow_with_the_mean_of_a_class() {
+        let data = data();
+        let start = Centroids { start: SparseStart::LogMean, length: 10.0, entries_max: 100 };
+        let (sparse, own) = SparsePart::centroids(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        // Class 0: mean (1.6, 0.8, 1) / 3 at features 0, 2 and 3.
+        let expected = [1.6f32, 0.8, 1.0].map(|sum| LOG_GAIN * (LOG_SHARPNESS * sum / 3.0).ln_1p());
+        let (features, weights) = sparse.row(0);
+        assert_eq!(features, [0, 2, 3]);
+        assert!(weights.iter().zip(expected).all(|(w, e)| (w - e).abs() < 1e-4), "{weights:?} {expected:?}");
+        assert_eq!(own, [0.0; 3]);
+        assert_eq!(sparse.start(), SparseStart::LogMean);
+        assert_eq!(sparse.priors(&[1, 0, 3]), [0.0, 0.0, 3f32.ln()]);
     }
 
     #[test]
     fn the_largest_entries_stay() {
         let data = data();
-        let start = Centroids { length: 1.0, entries_max: 1 };
-        let sparse = SparsePart::centroids(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        let start = Centroids { start: SparseStart::Centroid, length: 1.0, entries_max: 1 };
+        let (sparse, _) = SparsePart::centroids(&data.view(), &[0, 1, 2], Normalise::L2, start);
         assert_eq!(sparse.row(0), (&[0][..], &[1.0][..]));
     }
 
     #[test]
     fn postings_are_the_transpose_and_follow_changes() {
         let data = data();
-        let start = Centroids { length: 1.0, entries_max: 100 };
-        let mut sparse = SparsePart::centroids(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        let start = Centroids { start: SparseStart::Centroid, length: 1.0, entries_max: 100 };
+        let (mut sparse, _) = SparsePart::centroids(&data.view(), &[0, 1, 2], Normalise::L2, start);
         let check = |sparse: &SparsePart| {
             let mut entries = 0;
             for feature in 0..4u32 {

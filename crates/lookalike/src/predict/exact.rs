@@ -276,7 +276,7 @@ fn unpoisoned(tiles: &Mutex<Vec<Worker>>) -> std::sync::MutexGuard<'_, Vec<Worke
 mod tests {
     use super::*;
     use crate::data::Dataset;
-    use crate::model::{RowData, SparsePart};
+    use crate::model::{RowData, SparsePart, SparseStart};
     use crate::predict::{RescoreScratch, rescore};
     use crate::random::{Stream, mix};
     use lookalike_kernels::{Element, padded};
@@ -431,7 +431,7 @@ mod tests {
             }
             lengths.push((features.len() - before) as u32);
         }
-        let part = SparsePart::from_parts(&lengths, features, weights, blend);
+        let part = SparsePart::from_parts(&lengths, features, weights, blend, SparseStart::Centroid);
         let mut data = Dataset::empty(SPARSE_FEATURES, classes);
         for example in 0..examples {
             let has = |f: &u64| example % 7 != 2 && has(classes + example, *f);

@@ -98,7 +98,7 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::data::Dataset;
-    use crate::model::{Activation, Init, NetworkConfig, Normalise, SparsePart, Storage};
+    use crate::model::{Activation, Init, NetworkConfig, Normalise, SparsePart, SparseStart, Storage};
     use crate::predict::Ranker;
 
     fn network(hidden: &[usize], normalise: Normalise) -> Network {
@@ -120,7 +120,7 @@ mod tests {
     fn sparse_part(blend: f32) -> SparsePart {
         let features = vec![1, 9, 2, 16, 1, 3, 9, 16, 9];
         let weights = (0..9).map(|i| 0.7 - 0.3 * i as f32).collect();
-        SparsePart::from_parts(&[2, 0, 2, 4, 0, 1, 0], features, weights, blend)
+        SparsePart::from_parts(&[2, 0, 2, 4, 0, 1, 0], features, weights, blend, SparseStart::Centroid)
     }
 
     fn lead(network: &Network, features: &[(u32, f32)], class: u32) -> f32 {

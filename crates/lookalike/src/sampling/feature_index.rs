@@ -6,7 +6,8 @@
 //! feature, and common features have postings for most classes. Here each
 //! feature lists only the [`LIST_MAX`] classes with the largest weights on it,
 //! and an example asks only its [`FEATURES_MAX`] largest features: the sums over
-//! these lists say well enough which classes are near. Lists age as weights
+//! these lists, with what the frequency of each class adds, say well enough which
+//! classes are near. Lists age as weights
 //! move, and are made again when the schedule of the hash tables says so.
 //!
 //! Cost: at most `FEATURES_MAX · LIST_MAX` additions an example, however many
@@ -31,8 +32,9 @@ pub struct FeatureIndex {
     offsets: Vec<usize>,
     /// Classes with their weights.
     lists: Vec<(u32, f32)>,
+    /// What the frequency of each class adds.
+    priors: Vec<f32>,
     workers: PerThread<Worker>,
-    num_classes: usize,
 }
 
 /// What one thread needs.
@@ -75,14 +77,18 @@ impl NearClasses {
 }
 
 impl FeatureIndex {
-    /// Makes the lists for the weights as they are now.
-    pub fn refresh(&mut self, sparse: &SparsePart, num_features: usize) {
+    /// Makes the lists for the weights as they are now, with what the frequency
+    /// of each class adds to its score.
+    pub fn refresh(&mut self, sparse: &SparsePart, priors: &[f32], num_features: usize) {
         let postings = sparse.postings(num_features);
         let largest = |feature: u32| {
             let (classes, weights) = postings.of(feature);
             let mut list: Vec<(u32, f32)> = classes.iter().copied().zip(weights.iter().copied()).collect();
             if list.len() > LIST_MAX {
-                list.select_nth_unstable_by(LIST_MAX - 1, |a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+                let value = |&(class, weight): &(u32, f32)| weight + priors[class as usize];
+                list.select_nth_unstable_by(LIST_MAX - 1, |a, b| {
+                    value(b).total_cmp(&value(a)).then(a.0.cmp(&b.0))
+                });
                 list.truncate(LIST_MAX);
                 list.sort_unstable_by_key(|&(class, _)| class);
             }
@@ -96,7 +102,8 @@ impl FeatureIndex {
             self.lists.extend(list);
             self.offsets.push(self.lists.len());
         }
-        self.num_classes = sparse.num_classes();
+        self.priors.clear();
+        self.priors.extend_from_slice(priors);
     }
 
     /// Finds up to `wanted` classes near each example of a batch, with the true
@@ -134,7 +141,7 @@ impl FeatureIndex {
         slot: &mut [u32],
     ) -> u32 {
         let Worker { sums, met, largest, best } = worker;
-        sums.resize(self.num_classes, 0.0);
+        sums.resize(self.priors.len(), 0.0);
         let factor = normalise.factor(values);
         largest.clear();
         largest.extend(values.iter().map(|value| value * factor).zip(ids.iter().copied()));
@@ -160,7 +167,7 @@ impl FeatureIndex {
             // A sum may have passed zero and been met twice; the second time it is 0.
             let score = std::mem::take(&mut sums[class as usize]);
             if score > 0.0 && left_out.binary_search(&class).is_err() {
-                best.offer(score, class);
+                best.offer(score + self.priors[class as usize], class);
             }
         }
         let mut count = 0;
@@ -176,7 +183,7 @@ impl FeatureIndex {
 mod tests {
     use super::*;
     use crate::data::Dataset;
-    use crate::model::Centroids;
+    use crate::model::{Centroids, SparseStart};
 
     #[test]
     fn near_classes_are_the_best_scored_ones_without_the_truth() {
@@ -186,10 +193,10 @@ mod tests {
         data.push([(0, 1.0), (1, 3.0)], &[2]);
         data.push([(5, 1.0)], &[3]);
         let view = data.view();
-        let start = Centroids { length: 1.0, entries_max: 9 };
-        let sparse = SparsePart::centroids(&view, &[0, 1, 2, 3], Normalise::L2, start);
+        let start = Centroids { start: SparseStart::Centroid, length: 1.0, entries_max: 9 };
+        let (sparse, _) = SparsePart::centroids(&view, &[0, 1, 2, 3], Normalise::L2, start);
         let mut index = FeatureIndex::default();
-        index.refresh(&sparse, 6);
+        index.refresh(&sparse, &[0.0; 4], 6);
         let mut near = NearClasses::default();
         index.propose(&view, &[0, 3, 1], Normalise::L2, 5, Truths::LeftOut, &mut near);
         assert_eq!(near.of(0), [2, 1]);
@@ -199,5 +206,9 @@ mod tests {
         assert_eq!(near.of(0), [2]);
         index.propose(&view, &[3], Normalise::L2, 5, Truths::Kept, &mut near);
         assert_eq!(near.of(0), [3]);
+        // A frequent class comes first, if it is near at all.
+        index.refresh(&sparse, &[0.0, 9.0, 0.0, 9.0], 6);
+        index.propose(&view, &[0], Normalise::L2, 5, Truths::LeftOut, &mut near);
+        assert_eq!(near.of(0), [1, 2]);
     }
 }

@@ -1,20 +1,23 @@
-//! How much the sparse part counts: chosen on examples held out from training.
+//! What the sparse part starts from and how much it counts: chosen on examples
+//! held out from training.
 //!
 //! On lists of words the sparse part is the better half, on short names the
 //! dense one, and which it is cannot be told from training examples, which the
 //! sparse part's centroids have seen. So a few examples are kept aside, and
 //! after each epoch the blend that ranks them best is taken. A blend of 0 says
-//! that the sparse part does not help.
+//! that the sparse part does not help. In the same way they choose, before
+//! training, between the two [`SparseStart`]s.
 //!
 //! Cost: the network's exact ranking of at most a thousand examples an epoch.
 
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
+use super::sparse_step::SparseConfig;
 use crate::data::Examples;
-use crate::model::{Activations, Network, RowData};
+use crate::model::{Activations, Network, Normalise, RowData, SparsePart, SparseStart};
 use crate::predict::{RescoreScratch, TopK, TopKScratch, rescore, top_k};
-use crate::sampling::NearClasses;
+use crate::sampling::{FeatureIndex, NearClasses, Truths};
 
 /// The blends that are tried.
 const BLENDS: [f32; 9] = [0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
@@ -25,14 +28,43 @@ const PLACES: [(usize, u64); 3] = [(1, 15), (3, 5), (5, 3)];
 /// from its index.
 const DENSE_CANDIDATES: usize = 50;
 
-/// The best blend for `held_out` examples, whose near classes are in `near`.
+/// A sparse part for the examples `chosen`, from the start that ranks the
+/// `held_out` ones better; and what [`SparsePart::centroids`] says of own examples.
+pub(super) fn choose_start(
+    config: &SparseConfig,
+    normalise: Normalise,
+    class_counts: &[u32],
+    examples: &Examples<'_>,
+    chosen: &[u32],
+    held_out: &[u32],
+) -> (SparsePart, Vec<f32>) {
+    let make = |start| {
+        let (part, own) = SparsePart::centroids(examples, chosen, normalise, config.centroids(start));
+        let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
+        index.refresh(&part, &part.priors(class_counts), examples.num_features);
+        let places = PLACES.map(|(k, _)| k).into_iter().max().unwrap_or(1);
+        index.propose(examples, held_out, normalise, places, Truths::Kept, &mut near);
+        let truths = held_out.iter().map(|&example| examples.labels(example as usize));
+        let value = truths.enumerate().map(|(i, truths)| precision(near.of(i), truths)).sum::<u64>();
+        (value, part, own)
+    };
+    let (value, part, own) = make(SparseStart::Centroid);
+    if held_out.is_empty() {
+        return (part, own);
+    }
+    let (log_value, log_part, log_own) = make(SparseStart::LogMean);
+    if log_value > value { (log_part, log_own) } else { (part, own) }
+}
+
+/// The best blend for `held_out` examples, whose near classes are in `near`, with
+/// what the frequency of each class adds to its sparse score.
 /// The true labels take part like any other class only if they are found.
 pub(super) fn choose_blend(
     cpu: Cpu,
     network: &Network,
     examples: &Examples<'_>,
     held_out: &[u32],
-    near: &NearClasses,
+    (near, priors): (&NearClasses, &[f32]),
 ) -> f32 {
     let mut activations = Activations::default();
     network.embed(cpu, examples, held_out, &mut activations);
@@ -58,7 +90,10 @@ pub(super) fn choose_blend(
                 .classes
                 .iter()
                 .zip(ranked.scores)
-                .map(|(&class, &dense)| (class, dense, network.sparse_score(examples, example, class)))
+                .map(|(&class, &dense)| {
+                    let sparse = network.sparse_score(examples, example, class);
+                    (class, dense, sparse + priors[class as usize])
+                })
                 .collect();
             BLENDS.map(|blend| value(&scored, blend, examples.labels(example as usize)))
         })
@@ -81,17 +116,22 @@ fn value(scored: &[(u32, f32, f32)], blend: f32, truths: &[u32]) -> u64 {
         scored.iter().map(|&(c, dense, sparse)| (score(dense, sparse), c)).collect();
     ranked.retain(|(score, _)| *score > f32::NEG_INFINITY);
     ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    let hit = |&(_, class): &(f32, u32)| truths.binary_search(&class).is_ok();
-    PLACES.iter().map(|&(k, weight)| weight * ranked.iter().take(k).filter(|x| hit(x)).count() as u64).sum()
+    let ranked: Vec<u32> = ranked.iter().map(|&(_, class)| class).collect();
+    precision(&ranked, truths)
+}
+
+/// Mean of precisions at the [`PLACES`], in fifteenths, of classes best first.
+fn precision(ranked: &[u32], truths: &[u32]) -> u64 {
+    let hit = |class: &&u32| truths.binary_search(class).is_ok();
+    PLACES.iter().map(|&(k, weight)| weight * ranked.iter().take(k).filter(hit).count() as u64).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::Dataset;
-    use crate::model::{Activation, NetworkConfig, Normalise, SparsePart, Storage, Stored};
+    use crate::model::{Activation, NetworkConfig, Storage, Stored};
     use crate::random::{Stream, mix};
-    use crate::sampling::{FeatureIndex, Truths};
 
     const CLASSES: usize = 16;
     /// The weight on the only feature of a class's examples.
@@ -120,15 +160,17 @@ mod tests {
         (0..CLASSES * CLASSES).for_each(|i| output.w[i] = dense(i));
         let features = (0..CLASSES).flat_map(|_| 0..CLASSES as u32).collect();
         let weights = (0..CLASSES * CLASSES).map(sparse).collect();
-        let part = SparsePart::from_parts(&[CLASSES as u32; CLASSES], features, weights, 1.0);
+        let part =
+            SparsePart::from_parts(&[CLASSES as u32; CLASSES], features, weights, 1.0, SparseStart::Centroid);
         let mut data = Dataset::empty(CLASSES, CLASSES);
         (0..CLASSES as u32).for_each(|i| data.push([(i, 1.0)], &[i]));
         let all: Vec<u32> = (0..CLASSES as u32).collect();
         let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
-        index.refresh(&part, CLASSES);
+        let priors = [0.0; CLASSES];
+        index.refresh(&part, &priors, CLASSES);
         index.propose(&data.view(), &all, Normalise::None, 8, Truths::Kept, &mut near);
         network.sparse = Some(part);
-        choose_blend(Cpu::detect(), &network, &data.view(), &all, &near)
+        choose_blend(Cpu::detect(), &network, &data.view(), &all, (&near, &priors))
     }
 
     fn truth(place: usize) -> f32 {

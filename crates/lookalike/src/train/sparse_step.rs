@@ -7,6 +7,12 @@
 //! worse (docs/notes/accuracy.md). Plain gradient descent: an entry is touched
 //! by few examples, and moments would triple its memory.
 //!
+//! A class's row starts from its own examples, so a training example finds its
+//! true labels too easily, most of all those with few examples, and what is learnt
+//! from it would favour frequent classes. What an example itself has put into a
+//! true label's score is therefore taken out again, divided by the number of its
+//! labels: in full it helps where labels are few and hurts where they are many.
+//!
 //! The walk is that of the output layer: pairs are turned around, a class's row
 //! is spread over a scratch row of all features once, and each of its examples
 //! costs as many multiplications as it has features.
@@ -19,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::turnaround::{Pairs, Part, Turnaround, grow};
 use crate::data::Examples;
 use crate::hashing::PerThread;
-use crate::model::{Centroids, Normalise, SparsePart};
+use crate::model::{Centroids, Normalise, SparsePart, SparseStart};
 use crate::sampling::{FeatureIndex, NearClasses, Truths};
 
 /// The sparse part's settings.
@@ -28,7 +34,8 @@ use crate::sampling::{FeatureIndex, NearClasses, Truths};
 pub struct SparseConfig {
     /// The first so many epochs train it.
     pub epochs: usize,
-    /// Learning rate, an example; falls to zero over those epochs.
+    /// Learning rate, an example; falls to zero over those epochs. See also
+    /// [`SparseStart::rate`](crate::model::SparseStart::rate).
     pub rate: f32,
     /// What a class scores at the start for an example that is its centroid.
     pub start: f32,
@@ -49,8 +56,8 @@ impl Default for SparseConfig {
 
 impl SparseConfig {
     /// How a sparse part starts.
-    pub fn centroids(&self) -> Centroids {
-        Centroids { length: self.start, entries_max: self.entries_max }
+    pub fn centroids(&self, start: SparseStart) -> Centroids {
+        Centroids { start, length: self.start, entries_max: self.entries_max }
     }
 }
 
@@ -58,6 +65,10 @@ impl SparseConfig {
 /// finds its negatives.
 #[derive(Debug, Default)]
 pub(super) struct SparseStep {
+    /// By class: what one of its examples has put into its score.
+    own: Vec<f32>,
+    /// By class: what its frequency adds to its score.
+    priors: Vec<f32>,
     index: FeatureIndex,
     near: NearClasses,
     turnaround: Turnaround,
@@ -109,9 +120,19 @@ impl Pairs for NearPairs<'_> {
 }
 
 impl SparseStep {
+    /// Starts with what each class's examples and frequency add to its score.
+    pub(super) fn start(&mut self, own: Vec<f32>, priors: Vec<f32>) {
+        (self.own, self.priors) = (own, priors);
+    }
+
+    /// What the frequency of each class adds to its score.
+    pub(super) fn priors(&self) -> &[f32] {
+        &self.priors
+    }
+
     /// Makes the index again.
     pub(super) fn refresh(&mut self, sparse: &SparsePart, num_features: usize) {
-        self.index.refresh(sparse, num_features);
+        self.index.refresh(sparse, &self.priors, num_features);
     }
 
     /// Finds the classes near each example of a batch.
@@ -165,10 +186,17 @@ impl SparseStep {
                 self.scores[place as usize] = score;
             }
         }
-        let near = &self.near;
+        let (near, own, priors) = (&self.near, &self.own, &self.priors);
         self.scores[..batch.len() * stride].par_chunks_mut(stride).enumerate().for_each(|(position, row)| {
-            let truths = view.labels(position).len();
-            softmax_gradient(&mut row[..truths + near.of(position).len()], truths);
+            let (labels, near) = (view.labels(position), near.of(position));
+            let row = &mut row[..labels.len() + near.len()];
+            for (score, &class) in row.iter_mut().zip(labels.iter().chain(near)) {
+                *score += priors[class as usize];
+            }
+            for (score, &class) in row.iter_mut().zip(labels) {
+                *score -= own[class as usize] / labels.len() as f32;
+            }
+            softmax_gradient(row, labels.len());
         });
         let (offsets, features, weights) = sparse.parts_mut();
         let rows = SparseRows { offsets, features, weights, first: 0 };
@@ -300,12 +328,26 @@ mod tests {
 
     fn start(data: &Dataset, normalise: Normalise) -> SparsePart {
         let all: Vec<u32> = (0..data.view().len() as u32).collect();
-        let mut sparse =
-            SparsePart::centroids(&data.view(), &all, normalise, Centroids { length: 2.0, entries_max: 9 });
+        let start = Centroids { start: SparseStart::Centroid, length: 2.0, entries_max: 9 };
+        let (mut sparse, _) = SparsePart::centroids(&data.view(), &all, normalise, start);
         for (i, weight) in sparse.parts_mut().2.iter_mut().enumerate() {
             *weight += (i % 7) as f32 * 0.1 - 0.3;
         }
         sparse
+    }
+
+    fn own(class: usize) -> f32 {
+        (class % 5) as f32 * 0.2
+    }
+
+    fn prior(class: usize) -> f32 {
+        (class % 3) as f32 * 0.4
+    }
+
+    fn step() -> SparseStep {
+        let mut step = SparseStep::default();
+        step.start((0..CLASSES).map(own).collect(), (0..CLASSES).map(prior).collect());
+        step
     }
 
     /// The loss of one example, from the formula, in f64.
@@ -318,15 +360,19 @@ mod tests {
     ) -> f64 {
         let scores: Vec<f64> = classes
             .iter()
-            .map(|&class| {
-                let range = sparse.range(class as usize);
+            .enumerate()
+            .map(|(place, &class)| {
+                let class = class as usize;
+                let own = if place < truths { f64::from(own(class)) / truths as f64 } else { 0.0 };
+                let range = sparse.range(class);
                 let weight = |id: &u32| {
                     sparse.features[range.clone()]
                         .iter()
                         .position(|f| f == id)
                         .map_or(0.0, |i| weights[range.start + i])
                 };
-                ids.iter().zip(values).map(|(id, x)| weight(id) * x).sum()
+                let product: f64 = ids.iter().zip(values).map(|(id, x)| weight(id) * x).sum();
+                product + f64::from(prior(class)) - own
             })
             .collect();
         let log_sum = scores.iter().map(|s| s.exp()).sum::<f64>().ln();
@@ -347,7 +393,7 @@ mod tests {
         for normalise in [Normalise::L2, Normalise::None] {
             let mut sparse = start(&data, normalise);
             let before = sparse.clone();
-            let mut step = SparseStep::default();
+            let mut step = step();
             step.refresh(&sparse, FEATURES);
             step.propose(&view, &batch, normalise, 5, Truths::LeftOut);
             step.run(&mut sparse, &view, &batch, normalise, RATE);
@@ -405,7 +451,7 @@ mod tests {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
                 let mut sparse = start(&data, Normalise::L2);
-                let mut step = SparseStep::default();
+                let mut step = step();
                 for _ in 0..3 {
                     step.refresh(&sparse, FEATURES);
                     step.propose(&view, &batch, Normalise::L2, 8, Truths::LeftOut);
@@ -426,7 +472,7 @@ mod tests {
         let view = data.view();
         let all: Vec<u32> = (0..view.len() as u32).collect();
         let run = |batches: &[&[u32]]| {
-            let mut step = SparseStep::default();
+            let mut step = step();
             let mut sparse = SparsePart::default();
             for batch in batches {
                 sparse = start(&data, Normalise::L2);

@@ -70,6 +70,16 @@ impl Step {
         loss
     }
 
+    /// Prepares for a network with a sparse part; see [`SparseStep::start`].
+    pub(super) fn start_sparse(&mut self, own: Vec<f32>, priors: Vec<f32>) {
+        self.sparse.start(own, priors);
+    }
+
+    /// What the frequency of each class adds to its sparse score.
+    pub(super) fn priors(&self) -> &[f32] {
+        self.sparse.priors()
+    }
+
     /// Takes notice that the sparse part has changed since it was last told.
     pub(super) fn refresh(&mut self, network: &Network) {
         if let Some(sparse) = &network.sparse {
@@ -77,15 +87,17 @@ impl Step {
         }
     }
 
-    /// The classes near some examples by the sparse part, true ones among them.
+    /// The classes near some examples by the sparse part, true ones among them;
+    /// and what the frequency of each class adds to its sparse score.
     pub(super) fn near(
         &mut self,
         network: &Network,
         examples: &Examples<'_>,
         batch: &[u32],
         wanted: usize,
-    ) -> &NearClasses {
-        self.sparse.propose(examples, batch, network.config.normalise, wanted, Truths::Kept)
+    ) -> (&NearClasses, &[f32]) {
+        self.sparse.propose(examples, batch, network.config.normalise, wanted, Truths::Kept);
+        (self.sparse.near(), self.sparse.priors())
     }
 
     /// Where the time of the last step went.

@@ -6,7 +6,7 @@ use lookalike_kernels::Cpu;
 use rand::Rng as _;
 use serde::{Deserialize, Serialize};
 
-use super::blend::choose_blend;
+use super::blend::{choose_blend, choose_start};
 use super::config::{ConfigError, TrainConfig};
 use super::output_step::StepContext;
 use super::stages::{Stage, StageClock, StageTimes};
@@ -164,15 +164,25 @@ impl<'a> Trainer<'a> {
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(labelled).collect();
         model.progress.examples = order.len();
         let mut held_out = Vec::new();
+        let mut step = Step::default();
         // A network that was trained without a sparse part goes on without.
         let is_new = model.progress.iteration == 0;
         if let Some(sparse) = config.sparse.filter(|_| is_new || model.network.sparse.is_some()) {
             held_out = hold_out(&mut order, sparse.held_out, config.seed);
+            let normalise = model.network.config.normalise;
+            let mut own = Vec::new();
             if is_new {
-                let normalise = model.network.config.normalise;
-                model.network.sparse =
-                    Some(SparsePart::centroids(&examples, &order, normalise, sparse.centroids()));
+                let (part, examples_own) =
+                    choose_start(&sparse, normalise, &model.class_counts, &examples, &order, &held_out);
+                model.network.sparse = Some(part);
+                own = examples_own;
+            } else if model.progress.epoch < sparse.epochs {
+                // Not saved: it is what the start of this very data was.
+                let start = model.network.sparse.as_ref().map(SparsePart::start).unwrap_or_default();
+                (_, own) = SparsePart::centroids(&examples, &order, normalise, sparse.centroids(start));
             }
+            let priors = model.network.sparse.as_ref().map(|part| part.priors(&model.class_counts));
+            step.start_sparse(own, priors.unwrap_or_default());
         }
         model.network.prepare_training();
         Ok(Self {
@@ -181,7 +191,7 @@ impl<'a> Trainer<'a> {
             examples,
             proposer,
             schedule,
-            step: Step::default(),
+            step,
             times: StageTimes::default(),
             order,
             held_out,
@@ -263,6 +273,9 @@ impl<'a> Trainer<'a> {
             self.refresh();
             clock.end(Stage::Refresh);
         }
+        if starts_epoch && progress.epoch > 0 {
+            self.add_priors(-1.0);
+        }
         let config = &self.model.training;
         let rate = config.rate_at(progress.iteration, self.planned_steps());
         let end = self.order.len().min(progress.position + config.batch);
@@ -275,7 +288,8 @@ impl<'a> Trainer<'a> {
             loss: config.loss,
             corrects_log_q: config.corrects_log_q(),
             near: config.sparse.map_or(0, |sparse| sparse.negatives),
-            sparse_rate: config.sparse_rate_at(progress.iteration, self.steps_per_epoch()),
+            sparse_rate: config.sparse_rate_at(progress.iteration, self.steps_per_epoch())
+                * self.model.network.sparse.as_ref().map_or(1.0, |sparse| sparse.start().rate()),
         };
         let network = &mut self.model.network;
         let loss = self.step.run(&context, network, &mut self.proposer, &self.examples, batch);
@@ -327,17 +341,37 @@ impl<'a> Trainer<'a> {
     }
 
     /// At the end of an epoch: how much does the sparse part help? One that does
-    /// not stays, since training may go on; see [`Model::save`].
+    /// not, also because it has diverged, is dropped: searching near classes with
+    /// it costs time. Held-out examples have then nothing left to choose and are
+    /// trained on like the others.
     fn blend(&mut self) {
         let (Some(config), network) = (self.model.training.sparse, &mut self.model.network) else { return };
-        if network.sparse.is_none() || self.held_out.is_empty() {
-            return;
-        }
-        self.step.refresh(network);
-        let near = self.step.near(network, &self.examples, &self.held_out, config.negatives);
-        let blend = choose_blend(self.cpu, network, &self.examples, &self.held_out, near);
-        if let Some(sparse) = &mut network.sparse {
+        let Some(before) = network.sparse.as_ref().map(SparsePart::blend) else { return };
+        let blend = if self.held_out.is_empty() {
+            before
+        } else {
+            self.step.refresh(network);
+            let near = self.step.near(network, &self.examples, &self.held_out, config.negatives);
+            choose_blend(self.cpu, network, &self.examples, &self.held_out, near)
+        };
+        if blend == 0.0 {
+            network.sparse = None;
+            self.model.training.sparse = None;
+            self.order.append(&mut self.held_out);
+        } else if let Some(sparse) = &mut network.sparse {
             sparse.set_blend(blend);
+            self.add_priors(1.0);
+        }
+    }
+
+    /// Adds to the output layer's bias, or takes back from it, what the frequency
+    /// of each class counts in the blended sparse score.
+    fn add_priors(&mut self, sign: f32) {
+        let Some(sparse) = &self.model.network.sparse else { return };
+        let factor = sign * sparse.blend();
+        let bias = &mut self.model.network.output.bias.w;
+        for (bias, prior) in bias.iter_mut().zip(self.step.priors()) {
+            *bias += factor * prior;
         }
     }
 }
@@ -463,7 +497,8 @@ mod tests {
         assert_ne!(hold_out(&mut one, 1000, 1), hold_out(&mut two, 1000, 2));
     }
 
-    /// Weights that ran off to infinity, or are no numbers, must not count.
+    /// Weights that ran off to infinity, or are no numbers, must not count; the
+    /// examples that found it out are then trained on.
     #[test]
     fn a_sparse_part_that_diverged_does_not_count() {
         let data = data();
@@ -473,8 +508,7 @@ mod tests {
         while !trainer.is_done() {
             trainer.step().unwrap();
         }
-        let sparse = trainer.model.network.sparse.as_ref().unwrap();
-        assert!(sparse.weights().iter().any(|w| !w.is_finite()));
-        assert_eq!(sparse.blend(), 0.0);
+        assert!(trainer.model.network.sparse.is_none() && trainer.model.training.sparse.is_none());
+        assert_eq!(trainer.num_examples(), 177);
     }
 }
