@@ -92,8 +92,8 @@ fn main() {
         print!("{:>12}", cpu.name());
     }
     println!();
-    pairs::<f32>(&table);
-    pairs::<bf16>(&table);
+    pairs::<f32, f32>(&table);
+    pairs::<bf16, bf16>(&table);
     far_rows::<f32>(&table);
     far_rows::<bf16>(&table);
     hashes(&table);
@@ -101,10 +101,10 @@ fn main() {
     products(&table);
 }
 
-fn pairs<T: Element>(table: &Table) {
+fn pairs<T: Element, E: Element>(table: &Table) {
     const CLASSES: usize = 256;
     let classes: &[T] = &numbers(CLASSES * DIM);
-    let rows: &[f32] = &numbers(EXAMPLES * DIM);
+    let rows: &[E] = &numbers(EXAMPLES * DIM);
     let d_rows: &mut [f32] = &mut numbers(EXAMPLES * DIM);
     let entries: Vec<u32> = list(CLASSES * LIST, EXAMPLES).iter().map(|e| e << FLAG_BITS).collect();
     let g: Vec<f32> = numbers::<f32>(LIST).iter().map(|x| x * 1e-6).collect();
@@ -120,6 +120,16 @@ fn pairs<T: Element>(table: &Table) {
                 }
             }
             black_box(&mut out);
+        });
+        table.row(&format!("gather_sum {} x{len}", T::NAME), CLASSES * len, |cpu| {
+            for (_, entries) in lists() {
+                let g = &g[..len];
+                match cpu {
+                    Some(cpu) => gather_sum(cpu, rows, entries, g, &mut grad),
+                    None => reference::gather_sum(rows, entries, g, &mut grad),
+                }
+            }
+            black_box(&mut grad);
         });
         table.row(&format!("backward_row {} x{len}", T::NAME), CLASSES * len, |cpu| {
             for (class, entries) in lists() {

@@ -7,18 +7,18 @@ fn example(entry: u32) -> usize {
 }
 
 /// See [`crate::gather_dot`].
-pub fn gather_dot<T: Element>(row: &[T], rows: &[f32], entries: &[u32], out: &mut [f32]) {
+pub fn gather_dot<A: Element, B: Element>(row: &[A], rows: &[B], entries: &[u32], out: &mut [f32]) {
     let stride = row.len();
     for (out, &entry) in out.iter_mut().zip(entries) {
         let other = &rows[example(entry) * stride..][..stride];
-        *out = row.iter().zip(other).map(|(a, b)| a.to_f32() * b).sum();
+        *out = row.iter().zip(other).map(|(a, b)| a.to_f32() * b.to_f32()).sum();
     }
 }
 
 /// See [`crate::backward_row`].
-pub fn backward_row<T: Element>(
-    row: &[T],
-    rows: &[f32],
+pub fn backward_row<A: Element, B: Element>(
+    row: &[A],
+    rows: &[B],
     d_rows: &mut [f32],
     entries: &[u32],
     g: &[f32],
@@ -29,7 +29,7 @@ pub fn backward_row<T: Element>(
     for (&g, &entry) in g.iter().zip(entries) {
         let at = example(entry) * stride;
         for (grad, x) in grad.iter_mut().zip(&rows[at..at + stride]) {
-            *grad += g * x;
+            *grad += g * x.to_f32();
         }
         for (d, w) in d_rows[at..at + stride].iter_mut().zip(row) {
             *d += g * w.to_f32();
@@ -113,6 +113,19 @@ pub fn gather_scale(scores: &mut [f32], entries: &[u32], factor: &[f32]) {
     for (score, &entry) in scores.iter_mut().zip(entries) {
         *score *= factor[example(entry)];
     }
+}
+
+/// See [`crate::gather_add`].
+pub fn gather_add(scores: &mut [f32], entries: &[u32], terms: &[f32]) {
+    for (score, &entry) in scores.iter_mut().zip(entries) {
+        *score += terms[example(entry)];
+    }
+}
+
+/// See [`crate::gather_sum`].
+pub fn gather_sum<T: Element>(rows: &[T], entries: &[u32], weights: &[f32], out: &mut [f32]) {
+    let ids: Vec<u32> = entries.iter().map(|entry| entry >> FLAG_BITS).collect();
+    sum_rows(rows, &ids, weights, out);
 }
 
 /// See [`crate::gemm`].

@@ -1,15 +1,25 @@
-//! AVX-512 (F, BW, DQ and VL): one register is one vector.
+//! AVX-512 (F, BW, DQ and VL): one register is one vector. With BF16, products
+//! of bf16 have an instruction of their own; the rest is the same.
 
 use std::arch::x86_64::*;
 
 use super::Simd;
 use crate::{LANES, bf16};
 
-/// The token of AVX-512.
+/// The token of AVX-512, with or without BF16.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512(());
+pub(crate) struct Avx512<const BF16: bool>(());
 
-impl Avx512 {
+impl Avx512<true> {
+    /// Safe exactly where the instructions are.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+    pub(crate) fn with_bf16() -> Self {
+        Self(())
+    }
+}
+
+impl Avx512<false> {
     /// Safe exactly where the instructions are.
     #[inline]
     #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
@@ -28,7 +38,7 @@ macro_rules! avx512 {
     };
 }
 
-impl Simd for Avx512 {
+impl<const BF16: bool> Simd for Avx512<BF16> {
     type Floats = __m512;
     type Ints = __m512i;
     type Mask = __mmask16;
@@ -219,6 +229,23 @@ impl Simd for Avx512 {
             let mut out = [0.0; 4];
             _mm_storeu_ps(out.as_mut_ptr(), sums);
             out
+        })
+    }
+
+    #[inline(always)]
+    fn dot_bf16(self, a: &[[bf16; LANES]; 2], b: &[[bf16; LANES]; 2], c: __m512) -> __m512 {
+        if !BF16 {
+            let c = self.mul_add(self.load_bf16(&a[0]), self.load_bf16(&b[0]), c);
+            return self.mul_add(self.load_bf16(&a[1]), self.load_bf16(&b[1]), c);
+        }
+        avx512!({
+            let a = _mm512_loadu_si512(a.as_ptr().cast());
+            let b = _mm512_loadu_si512(b.as_ptr().cast());
+            _mm512_dpbf16_ps(
+                c,
+                std::mem::transmute::<__m512i, __m512bh>(a),
+                std::mem::transmute::<__m512i, __m512bh>(b),
+            )
         })
     }
 
