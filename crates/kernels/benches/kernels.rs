@@ -121,16 +121,6 @@ fn pairs<T: Element, E: Element>(table: &Table) {
             }
             black_box(&mut out);
         });
-        table.row(&format!("gather_sum {} x{len}", T::NAME), CLASSES * len, |cpu| {
-            for (_, entries) in lists() {
-                let g = &g[..len];
-                match cpu {
-                    Some(cpu) => gather_sum(cpu, rows, entries, g, &mut grad),
-                    None => reference::gather_sum(rows, entries, g, &mut grad),
-                }
-            }
-            black_box(&mut grad);
-        });
         table.row(&format!("backward_row {} x{len}", T::NAME), CLASSES * len, |cpu| {
             for (class, entries) in lists() {
                 let g = &g[..len];

@@ -138,17 +138,7 @@ dispatch! {
         noise: u64,
     ) = rows::backward_adam_row;
 
-    /// `out += Σ weights[i] · rows[entries[i] >> FLAG_BITS]`, rows of
-    /// `out.len()` each that are expected in L2.
-    pub fn gather_sum<T: Element>(
-        rows: &[T],
-        entries: &[u32],
-        weights: &[f32],
-        out: &mut [f32],
-    ) = rows::gather_sum;
-
-    /// `out += Σ weights[i] · rows[ids[i]]`, rows of `out.len()` each that are
-    /// expected in main memory and asked for ahead.
+    /// `out += Σ weights[i] · rows[ids[i]]`, rows of `out.len()` each.
     pub fn sum_rows<T: Element>(
         rows: &[T],
         ids: &[u32],
@@ -173,9 +163,6 @@ dispatch! {
         entries: &[u32],
         factor: &[f32],
     ) = softmax::gather_scale;
-
-    /// `scores[i] += terms[e]`.
-    pub fn gather_add(scores: &mut [f32], entries: &[u32], terms: &[f32]) = softmax::gather_add;
 
     /// `scores[i] = exp(scores[i] - max)`; returns their sum.
     pub fn exp_sum(scores: &mut [f32], max: f32) -> f32 = softmax::exp_sum;

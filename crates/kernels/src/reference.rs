@@ -115,19 +115,6 @@ pub fn gather_scale(scores: &mut [f32], entries: &[u32], factor: &[f32]) {
     }
 }
 
-/// See [`crate::gather_add`].
-pub fn gather_add(scores: &mut [f32], entries: &[u32], terms: &[f32]) {
-    for (score, &entry) in scores.iter_mut().zip(entries) {
-        *score += terms[example(entry)];
-    }
-}
-
-/// See [`crate::gather_sum`].
-pub fn gather_sum<T: Element>(rows: &[T], entries: &[u32], weights: &[f32], out: &mut [f32]) {
-    let ids: Vec<u32> = entries.iter().map(|entry| entry >> FLAG_BITS).collect();
-    sum_rows(rows, &ids, weights, out);
-}
-
 /// See [`crate::gemm`].
 pub fn gemm<A: Element, B: Element>(
     m: usize,

@@ -208,49 +208,6 @@ fn backward_columns<S: Simd, A: Element, B: Element, const WIDTH: usize>(
 }
 
 #[inline(always)]
-pub(crate) fn gather_sum<S: Simd, T: Element>(
-    simd: S,
-    rows: &[T],
-    entries: &[u32],
-    weights: &[f32],
-    out: &mut [f32],
-) {
-    assert_eq!(entries.len(), weights.len(), "one weight for each entry");
-    let (rows, _) = rows.as_chunks();
-    let out = vectors_mut(out);
-    column_blocks!(S, out.len(), |column, WIDTH| {
-        gather_columns::<S, T, WIDTH>(simd, column, rows, entries, weights, out);
-    });
-}
-
-/// [`gather_sum`] in `WIDTH` vectors of columns, held in registers.
-#[inline(always)]
-fn gather_columns<S: Simd, T: Element, const WIDTH: usize>(
-    simd: S,
-    column: usize,
-    rows: &[[T; LANES]],
-    entries: &[u32],
-    weights: &[f32],
-    out: &mut [[f32; LANES]],
-) {
-    let stride = out.len();
-    let mut sums = [simd.zero(); WIDTH];
-    for (i, sum) in sums.iter_mut().enumerate() {
-        *sum = simd.load(&out[column + i]);
-    }
-    for (&entry, &weight) in entries.iter().zip(weights) {
-        let row = &rows[example(entry) * stride + column..][..WIDTH];
-        let weight = simd.splat(weight);
-        for i in 0..WIDTH {
-            sums[i] = simd.mul_add(weight, load(simd, &row[i]), sums[i]);
-        }
-    }
-    for (i, &sum) in sums.iter().enumerate() {
-        simd.store(sum, &mut out[column + i]);
-    }
-}
-
-#[inline(always)]
 pub(crate) fn sum_rows<S: Simd, T: Element>(
     simd: S,
     rows: &[T],

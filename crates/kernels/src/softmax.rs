@@ -119,20 +119,6 @@ pub(crate) fn gather_scale<S: Simd>(simd: S, scores: &mut [f32], entries: &[u32]
 }
 
 #[inline(always)]
-pub(crate) fn gather_add<S: Simd>(simd: S, scores: &mut [f32], entries: &[u32], terms: &[f32]) {
-    assert_eq!(scores.len(), entries.len(), "one score for each entry");
-    let (score_vectors, score_rest) = scores.as_chunks_mut::<LANES>();
-    let (entry_vectors, entry_rest) = entries.as_chunks::<LANES>();
-    for (scores, entries) in score_vectors.iter_mut().zip(entry_vectors) {
-        let terms = simd.gather(terms, examples(simd, entries));
-        simd.store(simd.add(simd.load(scores), terms), scores);
-    }
-    for (score, &entry) in score_rest.iter_mut().zip(entry_rest) {
-        *score += terms[example(entry)];
-    }
-}
-
-#[inline(always)]
 pub(crate) fn exp_sum<S: Simd>(simd: S, scores: &mut [f32], max: f32) -> f32 {
     let (vectors, rest) = scores.as_chunks_mut::<LANES>();
     let highest = simd.splat(max);

@@ -6,19 +6,23 @@
 //! time, and sums over parts are taken in the order of parts, so the result is
 //! the same whatever the number of threads.
 //!
+//! Rows stored as bf16 meet embeddings rounded to bf16, once a batch: half the
+//! bytes a pair, and an instruction of its own where the CPU has one. The
+//! embeddings' own gradient stays f32.
+//!
 //! Cost: O(pairs · width) arithmetic; rows touched · width · 6 numbers of memory
 //! traffic (weights read twice and written once, moments read and written).
 
 use lookalike_kernels::{
-    AlignedVec, Cpu, Element, gather_dot, gather_scale, indices_flagged, prefetch_row, scatter_exp,
-    scatter_max,
+    AlignedVec, Cpu, Element, LANES, bf16, gather_dot, gather_scale, indices_flagged, prefetch_row,
+    scatter_exp, scatter_max,
 };
 use rayon::prelude::*;
 
 use super::stages::{Stage, StageClock, StageTimes};
 use super::turnaround::{Pairs, Part, Turnaround, grow, grow_aligned};
 use crate::loss::{self, DRAWN, ExampleTerms, Loss, TRUTH, entry};
-use crate::model::{Rows, RowsMut, RowsView, with_store};
+use crate::model::{Biases, RowData, Rows, RowsMut, RowsView, Store, Stored};
 use crate::optim::{Adam, PairGradients};
 use crate::random::{Stream, mix};
 use crate::sampling::Candidates;
@@ -56,6 +60,8 @@ pub(super) struct OutputStep {
     work: Vec<Work>,
     terms: ExampleTerms,
     num_truths: usize,
+    /// The embeddings, rounded; only if rows are.
+    rounded: AlignedVec<bf16>,
     times: StageTimes,
 }
 
@@ -115,27 +121,44 @@ impl OutputStep {
         self.prepare_terms(candidates, context.corrects_log_q);
         clock.end(Stage::Sort);
 
-        let crate::model::RowData::F32(embeddings) = embeddings.data else {
-            unreachable!("embeddings are always f32")
+        let RowData::F32(embeddings) = embeddings.data else { unreachable!("embeddings are always f32") };
+        let Rows { stored, last, bias, stride, .. } = output;
+        let layer = Layer { class_log_q, last, bias, stride: *stride };
+        let loss = match stored {
+            Stored::F32(store) => self.layer_step(context, store, layer, embeddings, &mut clock),
+            Stored::Bf16(store) => {
+                let mut rounded = std::mem::take(&mut self.rounded);
+                round(embeddings, &mut rounded);
+                let loss = self.layer_step(context, store, layer, &rounded, &mut clock);
+                self.rounded = rounded;
+                loss
+            }
         };
-        let (stride, len) = (output.stride, output.len);
-        let bias = &mut output.bias;
-        with_store!(&mut output.stored, store => {
-            self.score(context, &store.w, &bias.w, class_log_q, embeddings);
-            clock.end(Stage::Score);
-            let loss = match context.loss {
-                Loss::Softmax => self.softmax(context.cpu),
-                Loss::Nce => self.logistic(),
-            };
-            clock.end(Stage::Loss);
-            let rows = RowsMut::new(store, &mut output.last, bias, stride);
-            debug_assert_eq!(rows.w.len(), len * stride);
-            self.update(context, rows, embeddings);
-            sum_parts(&self.work[..self.turnaround.parts().len()], stride, d_embeddings);
-            clock.end(Stage::Update);
-            self.times = clock.times();
-            loss / batch.max(1) as f64
-        })
+        sum_parts(&self.work[..self.turnaround.parts().len()], *stride, d_embeddings);
+        clock.end(Stage::Update);
+        self.times = clock.times();
+        loss / batch.max(1) as f64
+    }
+
+    /// Scores, loss and update; gives the summed loss.
+    fn layer_step<T: Element>(
+        &mut self,
+        context: &StepContext,
+        store: &mut Store<T>,
+        layer: Layer<'_>,
+        embeddings: &[T],
+        clock: &mut StageClock,
+    ) -> f64 {
+        let Layer { class_log_q, last, bias, stride } = layer;
+        self.score(context, &store.w, &bias.w, class_log_q, embeddings);
+        clock.end(Stage::Score);
+        let loss = match context.loss {
+            Loss::Softmax => self.softmax(context.cpu),
+            Loss::Nce => self.logistic(),
+        };
+        clock.end(Stage::Loss);
+        self.update(context, RowsMut::new(store, last, bias, stride), embeddings);
+        loss
     }
 
     /// Classes that the last step moved.
@@ -176,7 +199,7 @@ impl OutputStep {
         w: &[T],
         bias: &[f32],
         class_log_q: Option<&[f32]>,
-        embeddings: &[f32],
+        embeddings: &[T],
     ) {
         let stride = w.len() / bias.len();
         let parts = self.turnaround.parts();
@@ -255,7 +278,7 @@ impl OutputStep {
         work.iter().map(|work| work.loss).sum()
     }
 
-    fn update<T: Element>(&mut self, context: &StepContext, rows: RowsMut<'_, T>, embeddings: &[f32]) {
+    fn update<T: Element>(&mut self, context: &StepContext, rows: RowsMut<'_, T>, embeddings: &[T]) {
         let parts = self.turnaround.parts();
         let batch = self.terms.max.len();
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
@@ -279,10 +302,39 @@ impl OutputStep {
                     &mut work.d_embeddings,
                     noise,
                 );
-                rows.bias.update(local, &context.adam, g.iter().sum());
+                rows.bias.update(local, &context.adam, sum_of(g));
             }
         });
     }
+}
+
+/// The output layer, apart from its rows.
+struct Layer<'a> {
+    class_log_q: Option<&'a [f32]>,
+    last: &'a mut [u32],
+    bias: &'a mut Biases,
+    stride: usize,
+}
+
+/// The nearest bf16 of each number.
+fn round(numbers: &[f32], out: &mut AlignedVec<bf16>) {
+    const CHUNK: usize = 1 << 12;
+    if out.len() != numbers.len() {
+        *out = AlignedVec::zeroed(numbers.len());
+    }
+    out.par_chunks_mut(CHUNK).zip(numbers.par_chunks(CHUNK)).for_each(|(out, numbers)| {
+        out.iter_mut().zip(numbers).for_each(|(out, &number)| *out = bf16::from_f32(number));
+    });
+}
+
+/// Sixteen sums side by side, which the compiler turns into vector code.
+fn sum_of(numbers: &[f32]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    let (chunks, rest) = numbers.as_chunks::<LANES>();
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, number)| *lane += number);
+    }
+    lanes.iter().sum::<f32>() + rest.iter().sum::<f32>()
 }
 
 /// Gives each part the rows that belong to it, in parallel.
