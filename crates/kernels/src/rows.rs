@@ -315,8 +315,12 @@ fn adam_vector<S: Simd, T: Element>(
     let first = simd.mul_add(beta1, load(simd, m), simd.mul(rest1, g));
     let squared = simd.mul(simd.mul(rest2, g), g);
     let second = simd.mul_add(beta2, load(simd, v), squared);
-    let root = simd.add(simd.sqrt(second), epsilon);
-    let change = simd.div(simd.mul(rate, first), root);
+    let scaled = simd.mul(rate, first);
+    let change = if T::IS_F32 {
+        simd.div(scaled, simd.add(simd.sqrt(second), epsilon))
+    } else {
+        simd.div_by_root_roughly(scaled, second, epsilon)
+    };
     let new = simd.sub(load(simd, w), change);
 
     let bits = if T::IS_F32 { simd.splat_ints(0) } else { noise.next() };
