@@ -13,6 +13,8 @@
 //! Cost: O(pairs · width) arithmetic; rows touched · width · 6 numbers of memory
 //! traffic (weights read twice and written once, moments read and written).
 
+use std::ops::Range;
+
 use lookalike_kernels::{
     AlignedVec, Cpu, Element, LANES, bf16, gather_dot, gather_scale, indices_flagged, prefetch_row,
     scatter_exp, scatter_max,
@@ -31,6 +33,9 @@ use crate::sampling::Candidates;
 pub(super) const PREFETCH_AHEAD: usize = 3;
 /// The same where only the row itself is read: 8 lines.
 const PREFETCH_ROWS_AHEAD: usize = 8;
+/// Pairs of which the loss takes care together, so soon after their scores were
+/// written, or so shortly before their gradients are read, that they are in L1.
+const PAIRS_AT_ONCE: usize = 2048;
 
 /// What a step needs to know besides the parameters.
 #[derive(Clone, Copy, Debug)]
@@ -206,8 +211,12 @@ impl OutputStep {
         let terms = &self.terms;
         let batch = terms.max.len();
         let correct_drawn = terms.drawn_log_q.iter().any(|&q| q != 0.0);
+        let is_softmax = context.loss == Loss::Softmax;
         self.work[..parts.len()].par_iter_mut().zip(parts).for_each(|(work, part)| {
             grow(&mut work.scores, part.entries.len());
+            work.max.clear();
+            work.max.resize(batch, f32::NEG_INFINITY);
+            let mut corrected = 0;
             for (i, (local, range)) in part.groups().enumerate() {
                 let class = part.first_key + local;
                 if let Some(ahead) = part.groups.get(i + PREFETCH_ROWS_AHEAD) {
@@ -215,22 +224,26 @@ impl OutputStep {
                 }
                 let scores = &mut work.scores[range.clone()];
                 let row = &w[class * stride..][..stride];
-                gather_dot(context.cpu, row, embeddings, &part.entries[range], scores);
+                gather_dot(context.cpu, row, embeddings, &part.entries[range.clone()], scores);
                 let shift = bias[class] - class_log_q.map_or(0.0, |log_q| log_q[class]);
                 scores.iter_mut().for_each(|score| *score += shift);
-            }
-            if correct_drawn {
-                loss::correct_drawn(&mut work.scores, &part.entries, &terms.drawn_log_q);
-            }
-            if context.loss == Loss::Softmax {
-                work.max.clear();
-                work.max.resize(batch, f32::NEG_INFINITY);
-                scatter_max(context.cpu, &work.scores, &part.entries, &mut work.max);
+                if range.end - corrected < PAIRS_AT_ONCE && range.end < part.entries.len() {
+                    continue;
+                }
+                let ready = std::mem::replace(&mut corrected, range.end)..range.end;
+                let (scores, entries) = (&mut work.scores[ready.clone()], &part.entries[ready]);
+                if correct_drawn {
+                    loss::correct_drawn(scores, entries, &terms.drawn_log_q);
+                }
+                if is_softmax {
+                    scatter_max(context.cpu, scores, entries, &mut work.max);
+                }
             }
         });
     }
 
-    /// Turns scores into the softmax's gradients; gives the summed loss.
+    /// Turns scores into exponentials, which are the softmax's gradients but for
+    /// a factor and the targets ([`Work::finish_softmax`]); gives the summed loss.
     fn softmax(&mut self, cpu: Cpu) -> f64 {
         let parts = self.turnaround.parts();
         let work = &mut self.work[..parts.len()];
@@ -258,11 +271,6 @@ impl OutputStep {
             self.terms.factor[example] = if has_label { scale / sum } else { 0.0 };
             total += if has_label { f64::from(sum).ln() } else { 0.0 };
         }
-        let terms = &self.terms;
-        work.par_iter_mut().zip(parts).for_each(|(work, part)| {
-            gather_scale(cpu, &mut work.scores, &part.entries, &terms.factor);
-            loss::subtract_targets(&mut work.scores, &part.entries, &work.truths, &terms.target, scale);
-        });
         total
     }
 
@@ -280,12 +288,19 @@ impl OutputStep {
 
     fn update<T: Element>(&mut self, context: &StepContext, rows: RowsMut<'_, T>, embeddings: &[T]) {
         let parts = self.turnaround.parts();
-        let batch = self.terms.max.len();
+        let terms = &self.terms;
+        let batch = terms.max.len();
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
             let stride = rows.stride;
             grow_aligned(&mut work.d_embeddings, batch * stride);
             work.d_embeddings[..batch * stride].fill(0.0);
+            let mut finished = if context.loss == Loss::Softmax { 0 } else { part.entries.len() };
             for (i, (local, range)) in part.groups().enumerate() {
+                if finished < range.end {
+                    let end = range.end.max(finished + PAIRS_AT_ONCE).min(part.entries.len());
+                    work.finish_softmax(context.cpu, part, finished..end, terms);
+                    finished = end;
+                }
                 // Rows come from memory: ask for them while others are worked on.
                 if let Some(ahead) = part.groups.get(i + PREFETCH_AHEAD) {
                     rows.prefetch(ahead.local_key as usize);
@@ -305,6 +320,17 @@ impl OutputStep {
                 rows.bias.update(local, &context.adam, sum_of(g));
             }
         });
+    }
+}
+
+impl Work {
+    /// The softmax's gradients of some pairs, from their exponentials.
+    fn finish_softmax(&mut self, cpu: Cpu, part: &Part, pairs: Range<usize>, terms: &ExampleTerms) {
+        gather_scale(cpu, &mut self.scores[pairs.clone()], &part.entries[pairs.clone()], &terms.factor);
+        let place = |pair: usize| self.truths.partition_point(|&truth| (truth as usize) < pair);
+        let truths = &self.truths[place(pairs.start)..place(pairs.end)];
+        let scale = 1.0 / terms.max.len() as f32;
+        loss::subtract_targets(&mut self.scores, &part.entries, truths, &terms.target, scale);
     }
 }
 
