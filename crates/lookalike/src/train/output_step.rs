@@ -345,7 +345,7 @@ struct Layer<'a> {
 /// The nearest bf16 of each number.
 fn round(numbers: &[f32], out: &mut AlignedVec<bf16>) {
     const CHUNK: usize = 1 << 12;
-    if out.len() != numbers.len() {
+    if out.len() < numbers.len() {
         *out = AlignedVec::zeroed(numbers.len());
     }
     out.par_chunks_mut(CHUNK).zip(numbers.par_chunks(CHUNK)).for_each(|(out, numbers)| {
