@@ -92,8 +92,8 @@ fn main() {
         print!("{:>12}", cpu.name());
     }
     println!();
-    pairs::<f32>(&table);
-    pairs::<bf16>(&table);
+    pairs::<f32, f32>(&table);
+    pairs::<bf16, bf16>(&table);
     far_rows::<f32>(&table);
     far_rows::<bf16>(&table);
     hashes(&table);
@@ -101,10 +101,10 @@ fn main() {
     products(&table);
 }
 
-fn pairs<T: Element>(table: &Table) {
+fn pairs<T: Element, E: Element>(table: &Table) {
     const CLASSES: usize = 256;
     let classes: &[T] = &numbers(CLASSES * DIM);
-    let rows: &[f32] = &numbers(EXAMPLES * DIM);
+    let rows: &[E] = &numbers(EXAMPLES * DIM);
     let d_rows: &mut [f32] = &mut numbers(EXAMPLES * DIM);
     let entries: Vec<u32> = list(CLASSES * LIST, EXAMPLES).iter().map(|e| e << FLAG_BITS).collect();
     let g: Vec<f32> = numbers::<f32>(LIST).iter().map(|x| x * 1e-6).collect();

@@ -17,6 +17,8 @@ pub(crate) enum Level {
     Avx2,
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
 }
 
 /// Why the level that was asked for cannot be used.
@@ -24,8 +26,8 @@ pub(crate) enum Level {
 pub enum CpuError {
     /// No level has this name.
     #[error(
-        "LOOKALIKE_CPU is \"{name}\", which is no level of instructions: expected portable, avx2 \
-         or avx512; unset the variable to use the best this machine has"
+        "LOOKALIKE_CPU is \"{name}\", which is no level of instructions: expected portable, avx2, \
+         avx512 or avx512-bf16; unset the variable to use the best this machine has"
     )]
     Unknown {
         /// What was asked for.
@@ -71,7 +73,7 @@ impl Cpu {
             return Ok(cpu);
         }
         let name = name.to_owned();
-        if !["avx2", "avx512"].contains(&name.as_str()) {
+        if !["avx2", "avx512", "avx512-bf16"].contains(&name.as_str()) {
             return Err(CpuError::Unknown { name });
         }
         let names: Vec<_> = available.iter().map(|cpu| cpu.name()).collect();
@@ -101,6 +103,9 @@ impl Cpu {
                 && is_x86_feature_detected!("avx512vl")
             {
                 levels.push(Self(Level::Avx512));
+                if is_x86_feature_detected!("avx512bf16") {
+                    levels.push(Self(Level::Avx512Bf16));
+                }
             }
         }
         levels
@@ -114,6 +119,8 @@ impl Cpu {
             Level::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Level::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512Bf16 => "avx512-bf16",
         }
     }
 

@@ -92,18 +92,22 @@ const CACHE_LINE_BYTES: usize = 64;
 dispatch! {
     /// `out[i] = row · rows[entries[i] >> FLAG_BITS]`: one class against the
     /// embeddings of its examples. `rows` has the stride of `row`.
-    pub fn gather_dot<T: Element>(
-        row: &[T],
-        rows: &[f32],
+    ///
+    /// Where both are bf16, products are of the stored numbers and sums are
+    /// f32; on AVX-512 BF16 they are taken two by two (`vdpbf16ps`, which takes
+    /// numbers below 2^-126 for zero).
+    pub fn gather_dot<A: Element, B: Element>(
+        row: &[A],
+        rows: &[B],
         entries: &[u32],
         out: &mut [f32],
     ) = rows::gather_dot;
 
     /// Both directions of a class's gradient: `grad = Σ g[i] · rows[e_i]` and
     /// `d_rows[e_i] += g[i] · row`, with `e_i = entries[i] >> FLAG_BITS`.
-    pub fn backward_row<T: Element>(
-        row: &[T],
-        rows: &[f32],
+    pub fn backward_row<A: Element, B: Element>(
+        row: &[A],
+        rows: &[B],
         d_rows: &mut [f32],
         entries: &[u32],
         g: &[f32],
@@ -124,10 +128,10 @@ dispatch! {
     /// [`backward_row`] and [`adam_row`] in one: the gradient never leaves the
     /// registers. The same result, to the bit.
     #[expect(clippy::too_many_arguments, reason = "the operands of both")]
-    pub fn backward_adam_row<T: Element>(
+    pub fn backward_adam_row<A: Element, B: Element>(
         step: &AdamStep,
-        row: Moments<'_, T>,
-        rows: &[f32],
+        row: Moments<'_, A>,
+        rows: &[B],
         d_rows: &mut [f32],
         entries: &[u32],
         g: &[f32],

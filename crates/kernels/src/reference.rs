@@ -7,18 +7,18 @@ fn example(entry: u32) -> usize {
 }
 
 /// See [`crate::gather_dot`].
-pub fn gather_dot<T: Element>(row: &[T], rows: &[f32], entries: &[u32], out: &mut [f32]) {
+pub fn gather_dot<A: Element, B: Element>(row: &[A], rows: &[B], entries: &[u32], out: &mut [f32]) {
     let stride = row.len();
     for (out, &entry) in out.iter_mut().zip(entries) {
         let other = &rows[example(entry) * stride..][..stride];
-        *out = row.iter().zip(other).map(|(a, b)| a.to_f32() * b).sum();
+        *out = row.iter().zip(other).map(|(a, b)| a.to_f32() * b.to_f32()).sum();
     }
 }
 
 /// See [`crate::backward_row`].
-pub fn backward_row<T: Element>(
-    row: &[T],
-    rows: &[f32],
+pub fn backward_row<A: Element, B: Element>(
+    row: &[A],
+    rows: &[B],
     d_rows: &mut [f32],
     entries: &[u32],
     g: &[f32],
@@ -29,7 +29,7 @@ pub fn backward_row<T: Element>(
     for (&g, &entry) in g.iter().zip(entries) {
         let at = example(entry) * stride;
         for (grad, x) in grad.iter_mut().zip(&rows[at..at + stride]) {
-            *grad += g * x;
+            *grad += g * x.to_f32();
         }
         for (d, w) in d_rows[at..at + stride].iter_mut().zip(row) {
             *d += g * w.to_f32();

@@ -47,10 +47,10 @@ pub(crate) fn example(entry: u32) -> usize {
 }
 
 #[inline(always)]
-pub(crate) fn gather_dot<S: Simd, T: Element>(
+pub(crate) fn gather_dot<S: Simd, A: Element, B: Element>(
     simd: S,
-    row: &[T],
-    rows: &[f32],
+    row: &[A],
+    rows: &[B],
     entries: &[u32],
     out: &mut [f32],
 ) {
@@ -66,10 +66,10 @@ pub(crate) fn gather_dot<S: Simd, T: Element>(
 }
 
 #[inline(always)]
-fn gather_dot_of<S: Simd, T: Element>(
+fn gather_dot_of<S: Simd, A: Element, B: Element>(
     simd: S,
-    row: &[[T; LANES]],
-    rows: &[[f32; LANES]],
+    row: &[[A; LANES]],
+    rows: &[[B; LANES]],
     entries: &[u32],
     out: &mut [f32],
 ) {
@@ -93,26 +93,43 @@ fn gather_dot_of<S: Simd, T: Element>(
 
 /// The dot products of `row` with each of the others, lanes not yet added up.
 #[inline(always)]
-fn dots<S: Simd, T: Element, const N: usize>(
+fn dots<S: Simd, A: Element, B: Element, const N: usize>(
     simd: S,
-    row: &[[T; LANES]],
-    others: [&[[f32; LANES]]; N],
+    row: &[[A; LANES]],
+    others: [&[[B; LANES]]; N],
 ) -> [S::Floats; N] {
     let mut sums = [simd.zero(); N];
+    if !A::IS_F32 && !B::IS_F32 {
+        // Two vectors of bf16 fill one register.
+        let (pairs, rest) = row.as_chunks::<2>();
+        for (i, pair) in pairs.iter().enumerate() {
+            for n in 0..N {
+                let other: &[[B; LANES]; 2] = others[n][2 * i..][..2].try_into().expect("two vectors");
+                sums[n] = simd.dot_bf16(bytemuck::cast_ref(pair), bytemuck::cast_ref(other), sums[n]);
+            }
+        }
+        if let [vector] = rest {
+            for n in 0..N {
+                let (a, b) = (bytemuck::cast_ref(vector), bytemuck::cast_ref(&others[n][row.len() - 1]));
+                sums[n] = simd.mul_add(simd.load_bf16(a), simd.load_bf16(b), sums[n]);
+            }
+        }
+        return sums;
+    }
     for (i, vector) in row.iter().enumerate() {
         let vector = load(simd, vector);
         for n in 0..N {
-            sums[n] = simd.mul_add(vector, simd.load(&others[n][i]), sums[n]);
+            sums[n] = simd.mul_add(vector, load(simd, &others[n][i]), sums[n]);
         }
     }
     sums
 }
 
 #[inline(always)]
-pub(crate) fn backward_row<S: Simd, T: Element>(
+pub(crate) fn backward_row<S: Simd, A: Element, B: Element>(
     simd: S,
-    row: &[T],
-    rows: &[f32],
+    row: &[A],
+    rows: &[B],
     d_rows: &mut [f32],
     entries: &[u32],
     g: &[f32],
@@ -125,7 +142,7 @@ pub(crate) fn backward_row<S: Simd, T: Element>(
     let (rows, _) = rows.as_chunks();
     let (d_rows, _) = d_rows.as_chunks_mut();
     column_blocks!(S, row.len(), |column, WIDTH| {
-        let sums = backward_columns::<S, T, WIDTH>(simd, column, row, rows, d_rows, entries, g);
+        let sums = backward_columns::<S, A, B, WIDTH>(simd, column, row, rows, d_rows, entries, g);
         for (i, &sum) in sums.iter().enumerate() {
             simd.store(sum, &mut grad[column + i]);
         }
@@ -134,11 +151,11 @@ pub(crate) fn backward_row<S: Simd, T: Element>(
 
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "the operands of backward_row and of adam_row")]
-pub(crate) fn backward_adam_row<S: Simd, T: Element>(
+pub(crate) fn backward_adam_row<S: Simd, A: Element, B: Element>(
     simd: S,
     step: &AdamStep,
-    row: Moments<'_, T>,
-    rows: &[f32],
+    row: Moments<'_, A>,
+    rows: &[B],
     d_rows: &mut [f32],
     entries: &[u32],
     g: &[f32],
@@ -152,7 +169,7 @@ pub(crate) fn backward_adam_row<S: Simd, T: Element>(
     let (d_rows, _) = d_rows.as_chunks_mut();
     let mut noise = Noise::new(simd, noise);
     column_blocks!(S, w.len(), |column, WIDTH| {
-        let sums = backward_columns::<S, T, WIDTH>(simd, column, w, rows, d_rows, entries, g);
+        let sums = backward_columns::<S, A, B, WIDTH>(simd, column, w, rows, d_rows, entries, g);
         for (i, &grad) in (column..).zip(&sums) {
             adam_vector(simd, step, grad, &mut w[i], &mut m[i], &mut v[i], &mut noise);
         }
@@ -162,11 +179,11 @@ pub(crate) fn backward_adam_row<S: Simd, T: Element>(
 /// [`backward_row`] in `WIDTH` vectors of columns: the row's and the gradient's
 /// stay in registers.
 #[inline(always)]
-fn backward_columns<S: Simd, T: Element, const WIDTH: usize>(
+fn backward_columns<S: Simd, A: Element, B: Element, const WIDTH: usize>(
     simd: S,
     column: usize,
-    row: &[[T; LANES]],
-    rows: &[[f32; LANES]],
+    row: &[[A; LANES]],
+    rows: &[[B; LANES]],
     d_rows: &mut [[f32; LANES]],
     entries: &[u32],
     g: &[f32],
@@ -183,7 +200,7 @@ fn backward_columns<S: Simd, T: Element, const WIDTH: usize>(
         let d = &mut d_rows[at..][..WIDTH];
         let g = simd.splat(g);
         for i in 0..WIDTH {
-            sums[i] = simd.mul_add(g, simd.load(&x[i]), sums[i]);
+            sums[i] = simd.mul_add(g, load(simd, &x[i]), sums[i]);
             simd.store(simd.mul_add(g, weights[i], simd.load(&d[i])), &mut d[i]);
         }
     }
@@ -298,8 +315,12 @@ fn adam_vector<S: Simd, T: Element>(
     let first = simd.mul_add(beta1, load(simd, m), simd.mul(rest1, g));
     let squared = simd.mul(simd.mul(rest2, g), g);
     let second = simd.mul_add(beta2, load(simd, v), squared);
-    let root = simd.add(simd.sqrt(second), epsilon);
-    let change = simd.div(simd.mul(rate, first), root);
+    let scaled = simd.mul(rate, first);
+    let change = if T::IS_F32 {
+        simd.div(scaled, simd.add(simd.sqrt(second), epsilon))
+    } else {
+        simd.div_by_root_roughly(scaled, second, epsilon)
+    };
     let new = simd.sub(load(simd, w), change);
 
     let bits = if T::IS_F32 { simd.splat_ints(0) } else { noise.next() };

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use lookalike::model::Storage;
 use lookalike::sampling::SamplerKind;
 use lookalike::train::TrainConfig;
 
@@ -72,6 +73,9 @@ struct StageArguments {
     /// Measure on one thread too, for a ratio
     #[arg(long)]
     against_one_thread: bool,
+    /// Measure with bf16 rows too, for a ratio
+    #[arg(long)]
+    against_bf16: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -109,6 +113,10 @@ fn measure_stages(arguments: &StageArguments) -> anyhow::Result<()> {
     let mut contenders = vec![Contender::new(&config, &data, cpu, &all_threads)?];
     for &sampler in &arguments.against {
         let config = TrainConfig { sampler, ..config.clone() };
+        contenders.push(Contender::new(&config, &data, cpu, &all_threads)?);
+    }
+    if arguments.against_bf16 {
+        let config = TrainConfig { storage: Storage::Bf16, ..config.clone() };
         contenders.push(Contender::new(&config, &data, cpu, &all_threads)?);
     }
     if arguments.against_one_thread {

@@ -148,6 +148,10 @@ impl Simd for Avx2 {
         halves!(_mm256_cmp_ps::<_CMP_GT_OQ>(a, b))
     }
     #[inline(always)]
+    fn is_nan(self, a: Self::Floats) -> Self::Mask {
+        halves!(_mm256_cmp_ps::<_CMP_UNORD_Q>(a, a))
+    }
+    #[inline(always)]
     fn select(self, mask: Self::Mask, a: Self::Floats, b: Self::Floats) -> Self::Floats {
         halves!(_mm256_blendv_ps(b, a, mask))
     }

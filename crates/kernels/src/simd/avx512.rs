@@ -1,15 +1,25 @@
-//! AVX-512 (F, BW, DQ and VL): one register is one vector.
+//! AVX-512 (F, BW, DQ and VL): one register is one vector. With BF16, products
+//! of bf16 have an instruction of their own; the rest is the same.
 
 use std::arch::x86_64::*;
 
 use super::Simd;
 use crate::{LANES, bf16};
 
-/// The token of AVX-512.
+/// The token of AVX-512, with or without BF16.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx512(());
+pub(crate) struct Avx512<const BF16: bool>(());
 
-impl Avx512 {
+impl Avx512<true> {
+    /// Safe exactly where the instructions are.
+    #[inline]
+    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+    pub(crate) fn with_bf16() -> Self {
+        Self(())
+    }
+}
+
+impl Avx512<false> {
     /// Safe exactly where the instructions are.
     #[inline]
     #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
@@ -28,7 +38,7 @@ macro_rules! avx512 {
     };
 }
 
-impl Simd for Avx512 {
+impl<const BF16: bool> Simd for Avx512<BF16> {
     type Floats = __m512;
     type Ints = __m512i;
     type Mask = __mmask16;
@@ -76,6 +86,16 @@ impl Simd for Avx512 {
         avx512!(_mm512_sqrt_ps(a))
     }
     #[inline(always)]
+    fn div_by_root_roughly(self, a: __m512, b: __m512, c: __m512) -> __m512 {
+        // Root and quotient at full width take 16 to 20 cycles each and one port;
+        // with half the bytes to wait for, they would be what Adam waits for.
+        avx512!({
+            let b = _mm512_max_ps(b, _mm512_set1_ps(f32::MIN_POSITIVE));
+            let root = _mm512_mul_ps(b, _mm512_rsqrt14_ps(b));
+            _mm512_mul_ps(a, _mm512_rcp14_ps(_mm512_add_ps(root, c)))
+        })
+    }
+    #[inline(always)]
     fn mul_add(self, a: __m512, b: __m512, c: __m512) -> __m512 {
         avx512!(_mm512_fmadd_ps(a, b, c))
     }
@@ -91,6 +111,10 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn greater(self, a: __m512, b: __m512) -> __mmask16 {
         avx512!(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b))
+    }
+    #[inline(always)]
+    fn is_nan(self, a: __m512) -> __mmask16 {
+        avx512!(_mm512_cmp_ps_mask::<_CMP_UNORD_Q>(a, a))
     }
     #[inline(always)]
     fn select(self, mask: __mmask16, a: __m512, b: __m512) -> __m512 {
@@ -219,6 +243,23 @@ impl Simd for Avx512 {
             let mut out = [0.0; 4];
             _mm_storeu_ps(out.as_mut_ptr(), sums);
             out
+        })
+    }
+
+    #[inline(always)]
+    fn dot_bf16(self, a: &[[bf16; LANES]; 2], b: &[[bf16; LANES]; 2], c: __m512) -> __m512 {
+        if !BF16 {
+            let c = self.mul_add(self.load_bf16(&a[0]), self.load_bf16(&b[0]), c);
+            return self.mul_add(self.load_bf16(&a[1]), self.load_bf16(&b[1]), c);
+        }
+        avx512!({
+            let a = _mm512_loadu_si512(a.as_ptr().cast());
+            let b = _mm512_loadu_si512(b.as_ptr().cast());
+            _mm512_dpbf16_ps(
+                c,
+                std::mem::transmute::<__m512i, __m512bh>(a),
+                std::mem::transmute::<__m512i, __m512bh>(b),
+            )
         })
     }
 

@@ -9,7 +9,9 @@
 //! All levels see vectors of [`LANES`] floats and add them up in the same
 //! order, so AVX2 and AVX-512 give the same bits; portable code rounds products
 //! before it adds them (a fused multiply-add without hardware is a slow library
-//! call), so it differs in the last digits.
+//! call), so it differs in the last digits. With bf16 there is no such promise:
+//! AVX-512 takes roots and quotients roughly, and AVX-512 BF16 has an instruction
+//! of its own for dot products.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -44,6 +46,12 @@ pub(crate) trait Simd: Copy {
     fn mul(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     fn div(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     fn sqrt(self, a: Self::Floats) -> Self::Floats;
+    /// `a / (sqrt(b) + c)`, for results that are rounded to bf16 afterwards: within
+    /// 2^-12 of it, relatively, for positive `b + c`.
+    #[inline(always)]
+    fn div_by_root_roughly(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats {
+        self.div(a, self.add(self.sqrt(b), c))
+    }
     /// `a · b + c`.
     fn mul_add(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
     /// `if a > b { a } else { b }`: where one is NaN, `b`.
@@ -53,6 +61,7 @@ pub(crate) trait Simd: Copy {
 
     /// `a > b`: false where one is NaN.
     fn greater(self, a: Self::Floats, b: Self::Floats) -> Self::Mask;
+    fn is_nan(self, a: Self::Floats) -> Self::Mask;
     /// `if mask { a } else { b }`.
     fn select(self, mask: Self::Mask, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `if mask { a } else { b }`.
@@ -97,6 +106,14 @@ pub(crate) trait Simd: Copy {
     /// Lane `i` of vector `j` becomes lane `j` of vector `i`.
     fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES];
 
+    /// `c` and the products of 32 numbers, two of them added to each lane; which
+    /// two is left open.
+    #[inline(always)]
+    fn dot_bf16(self, a: &[[bf16; LANES]; 2], b: &[[bf16; LANES]; 2], c: Self::Floats) -> Self::Floats {
+        let c = self.mul_add(self.load_bf16(&a[0]), self.load_bf16(&b[0]), c);
+        self.mul_add(self.load_bf16(&a[1]), self.load_bf16(&b[1]), c)
+    }
+
     #[inline(always)]
     fn zero(self) -> Self::Floats {
         self.splat(0.0)
@@ -122,13 +139,11 @@ pub(crate) fn store_stochastic<S: Simd, T: Element>(
         return simd.store(x, bytemuck::cast_mut(to));
     }
     let bits = simd.floats_to_bits(x);
-    let exponent = simd.splat_ints(0x7F80_0000);
-    let not_finite = simd.equal_ints(simd.and(bits, exponent), exponent);
-    // A NaN keeps one of the bits that survive, so that it stays one.
-    let mantissa_is_zero = simd.equal_ints(simd.and(bits, simd.splat_ints(0x007F_FFFF)), simd.splat_ints(0));
-    let quiet = simd.select_ints(mantissa_is_zero, bits, simd.or(bits, simd.splat_ints(1 << 22)));
+    // Infinity takes no harm, since noise ends below the bits that survive. A NaN
+    // could become infinity or a number: it gets one of those bits instead.
+    let quiet = simd.or(bits, simd.splat_ints(1 << 22));
     let noisy = simd.add_ints(bits, noise);
-    let rounded = simd.shift_right(simd.select_ints(not_finite, quiet, noisy), 16);
+    let rounded = simd.shift_right(simd.select_ints(simd.is_nan(x), quiet, noisy), 16);
     simd.store_u16(rounded, bytemuck::cast_mut(to));
 }
 
@@ -199,7 +214,13 @@ macro_rules! dispatch {
             #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
             #[allow(clippy::too_many_arguments)]
             fn avx512 $(<$($generic: $bound),+>)? ($($argument: $type),*) $(-> $output)? {
-                $kernel($crate::simd::avx512::Avx512::new(), $($argument),*)
+                $kernel($crate::simd::avx512::Avx512::<false>::new(), $($argument),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx512_bf16 $(<$($generic: $bound),+>)? ($($argument: $type),*) $(-> $output)? {
+                $kernel($crate::simd::avx512::Avx512::<true>::with_bf16(), $($argument),*)
             }
             match cpu.level() {
                 $crate::cpu::Level::Portable => {
@@ -212,6 +233,9 @@ macro_rules! dispatch {
                 // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 $crate::cpu::Level::Avx512 => unsafe { avx512($($argument),*) },
+                // SAFETY: as above.
+                #[cfg(target_arch = "x86_64")]
+                $crate::cpu::Level::Avx512Bf16 => unsafe { avx512_bf16($($argument),*) },
             }
         }
     )*};

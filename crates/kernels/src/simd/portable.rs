@@ -94,6 +94,10 @@ impl Simd for Portable {
         lanes!(|i| a[i] > b[i])
     }
     #[inline(always)]
+    fn is_nan(self, a: Self::Floats) -> Self::Mask {
+        lanes!(|i| a[i].is_nan())
+    }
+    #[inline(always)]
     fn select(self, mask: Self::Mask, a: Self::Floats, b: Self::Floats) -> Self::Floats {
         lanes!(|i| if mask[i] { a[i] } else { b[i] })
     }

@@ -17,14 +17,14 @@ fn unknown_level_is_named_with_those_that_exist() {
     let error = Cpu::named("sse9").unwrap_err();
     assert_eq!(error, CpuError::Unknown { name: "sse9".into() });
     let message = error.to_string();
-    for part in ["sse9", "portable", "avx2", "avx512", "LOOKALIKE_CPU"] {
+    for part in ["sse9", "portable", "avx2", "avx512", "avx512-bf16", "LOOKALIKE_CPU"] {
         assert!(message.contains(part), "{part} is missing in: {message}");
     }
 }
 
 #[test]
 fn missing_level_is_told_apart_from_an_unknown_one() {
-    for name in ["avx2", "avx512"] {
+    for name in ["avx2", "avx512", "avx512-bf16"] {
         match Cpu::named(name) {
             Ok(cpu) => assert!(Cpu::available().contains(&cpu)),
             Err(error) => {

@@ -11,9 +11,9 @@ fn tolerance(len: usize) -> f32 {
     1e-6 * (len as f32 + 8.0)
 }
 
-fn check_gather_dot<T: Element>(seed: u64, stride: usize, examples: usize, len: usize) {
-    let row: Vec<T> = numbers(seed, stride);
-    let rows: Vec<f32> = numbers(seed + 1, examples * stride);
+fn check_gather_dot<A: Element, B: Element>(seed: u64, stride: usize, examples: usize, len: usize) {
+    let row: Vec<A> = numbers(seed, stride);
+    let rows: Vec<B> = numbers(seed + 1, examples * stride);
     let entries = entries(seed + 2, len, examples);
     let mut expected = vec![0.0; len];
     reference::gather_dot(&row, &rows, &entries, &mut expected);
@@ -30,9 +30,9 @@ fn check_gather_dot<T: Element>(seed: u64, stride: usize, examples: usize, len: 
     }
 }
 
-fn check_backward_row<T: Element>(seed: u64, stride: usize, examples: usize, len: usize) {
-    let row: Vec<T> = numbers(seed, stride);
-    let rows: Vec<f32> = numbers(seed + 1, examples * stride);
+fn check_backward_row<A: Element, B: Element>(seed: u64, stride: usize, examples: usize, len: usize) {
+    let row: Vec<A> = numbers(seed, stride);
+    let rows: Vec<B> = numbers(seed + 1, examples * stride);
     let before: Vec<f32> = numbers(seed + 2, examples * stride);
     let entries = entries(seed + 3, len, examples);
     let g: Vec<f32> = numbers(seed + 4, len);
@@ -63,21 +63,27 @@ fn check_sum_rows<T: Element>(seed: u64, stride: usize, count: usize, len: usize
 }
 
 /// Not only close: the two kernels one after the other give the same bits.
-fn check_backward_adam_row<T: Element + PartialEq>(seed: u64, stride: usize, examples: usize, len: usize) {
+fn check_backward_adam_row<A: Element + PartialEq, B: Element>(
+    seed: u64,
+    stride: usize,
+    examples: usize,
+    len: usize,
+) {
     let step = AdamStep { rate: 0.01, beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
-    let rows: Vec<f32> = numbers(seed, examples * stride);
+    let rows: Vec<B> = numbers(seed, examples * stride);
+    let before: Vec<f32> = numbers(seed + 5, examples * stride);
     let entries = entries(seed + 1, len, examples);
     let g: Vec<f32> = numbers(seed + 2, len);
-    let [w, m]: [Vec<T>; 2] = [numbers(seed + 3, stride), numbers(seed + 4, stride)];
-    let v: Vec<T> = m.iter().map(|m| T::from_f32(m.to_f32() * m.to_f32())).collect();
+    let [w, m]: [Vec<A>; 2] = [numbers(seed + 3, stride), numbers(seed + 4, stride)];
+    let v: Vec<A> = m.iter().map(|m| A::from_f32(m.to_f32() * m.to_f32())).collect();
     for cpu in levels() {
-        let (mut d_expected, mut grad) = (rows.clone(), vec![0.0; stride]);
+        let (mut d_expected, mut grad) = (before.clone(), vec![0.0; stride]);
         backward_row(cpu, &w, &rows, &mut d_expected, &entries, &g, &mut grad);
         let mut expected = [w.clone(), m.clone(), v.clone()];
         let [ew, em, ev] = &mut expected;
         adam_row(cpu, &step, &grad, ew, em, ev, seed);
 
-        let (mut d_found, mut found) = (rows.clone(), [w.clone(), m.clone(), v.clone()]);
+        let (mut d_found, mut found) = (before.clone(), [w.clone(), m.clone(), v.clone()]);
         let [w, m, v] = &mut found;
         backward_adam_row(cpu, &step, Moments { w, m, v }, &rows, &mut d_found, &entries, &g, seed);
         assert!(d_found == d_expected && found == expected, "{}", cpu.name());
@@ -89,24 +95,27 @@ proptest! {
     fn backward_adam_row_is_both_kernels(
         seed: u32, stride in strides(), examples in 1_usize..20, len in 0_usize..40,
     ) {
-        check_backward_adam_row::<f32>(seed.into(), stride, examples, len);
-        check_backward_adam_row::<bf16>(seed.into(), stride, examples, len);
+        check_backward_adam_row::<f32, f32>(seed.into(), stride, examples, len);
+        check_backward_adam_row::<bf16, f32>(seed.into(), stride, examples, len);
+        check_backward_adam_row::<bf16, bf16>(seed.into(), stride, examples, len);
     }
 
     #[test]
     fn gather_dot_is_its_twin(
         seed: u32, stride in strides(), examples in 1_usize..20, len in 0_usize..40,
     ) {
-        check_gather_dot::<f32>(seed.into(), stride, examples, len);
-        check_gather_dot::<bf16>(seed.into(), stride, examples, len);
+        check_gather_dot::<f32, f32>(seed.into(), stride, examples, len);
+        check_gather_dot::<bf16, f32>(seed.into(), stride, examples, len);
+        check_gather_dot::<bf16, bf16>(seed.into(), stride, examples, len);
     }
 
     #[test]
     fn backward_row_is_its_twin(
         seed: u32, stride in strides(), examples in 1_usize..20, len in 0_usize..40,
     ) {
-        check_backward_row::<f32>(seed.into(), stride, examples, len);
-        check_backward_row::<bf16>(seed.into(), stride, examples, len);
+        check_backward_row::<f32, f32>(seed.into(), stride, examples, len);
+        check_backward_row::<bf16, f32>(seed.into(), stride, examples, len);
+        check_backward_row::<bf16, bf16>(seed.into(), stride, examples, len);
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! an example's candidates is taken in passes over all pairs with a small table
 //! of maxima and sums by example, never by gathering an example's scores:
 //!
-//! 1. the largest score of each example,
+//! 1. the largest score of each example, while scores are computed,
 //! 2. `exp(score - max)` in place, and its sum by example,
-//! 3. the gradient `p - t`, with `t = 1/|y|` on true labels.
+//! 3. the gradient `p - t`, with `t = 1/|y|` on true labels, just before it is used.
 //!
 //! Examples without a label have no loss and no gradient.
 //!

@@ -277,7 +277,7 @@ impl<'a, T: Element> RowsMut<'a, T> {
         cpu: Cpu,
         row: usize,
         adam: &Adam,
-        pairs: &PairGradients<'_>,
+        pairs: &PairGradients<'_, T>,
         d_rows: &mut [f32],
         noise: u64,
     ) {

@@ -91,7 +91,7 @@ impl Adam {
         &self,
         cpu: Cpu,
         mut row: RowState<'_, T>,
-        pairs: &PairGradients<'_>,
+        pairs: &PairGradients<'_, T>,
         d_rows: &mut [f32],
         noise: u64,
     ) {
@@ -136,9 +136,9 @@ impl Adam {
 
 /// A class's pairs with the examples that have it among their candidates.
 #[derive(Clone, Copy, Debug)]
-pub struct PairGradients<'a> {
+pub struct PairGradients<'a, T> {
     /// The embeddings of the batch.
-    pub rows: &'a [f32],
+    pub rows: &'a [T],
     /// The class's examples, with flags.
     pub entries: &'a [u32],
     /// The loss's gradient of each pair's score.

@@ -6,19 +6,25 @@
 //! time, and sums over parts are taken in the order of parts, so the result is
 //! the same whatever the number of threads.
 //!
+//! Rows stored as bf16 meet embeddings rounded to bf16, once a batch: half the
+//! bytes a pair, and an instruction of its own where the CPU has one. The
+//! embeddings' own gradient stays f32.
+//!
 //! Cost: O(pairs · width) arithmetic; rows touched · width · 6 numbers of memory
 //! traffic (weights read twice and written once, moments read and written).
 
+use std::ops::Range;
+
 use lookalike_kernels::{
-    AlignedVec, Cpu, Element, gather_dot, gather_scale, indices_flagged, prefetch_row, scatter_exp,
-    scatter_max,
+    AlignedVec, Cpu, Element, LANES, bf16, gather_dot, gather_scale, indices_flagged, prefetch_row,
+    scatter_exp, scatter_max,
 };
 use rayon::prelude::*;
 
 use super::stages::{Stage, StageClock, StageTimes};
 use super::turnaround::{Pairs, Part, Turnaround, grow, grow_aligned};
 use crate::loss::{self, DRAWN, ExampleTerms, Loss, TRUTH, entry};
-use crate::model::{Rows, RowsMut, RowsView, with_store};
+use crate::model::{Biases, RowData, Rows, RowsMut, RowsView, Store, Stored};
 use crate::optim::{Adam, PairGradients};
 use crate::random::{Stream, mix};
 use crate::sampling::Candidates;
@@ -27,6 +33,9 @@ use crate::sampling::Candidates;
 pub(super) const PREFETCH_AHEAD: usize = 3;
 /// The same where only the row itself is read: 8 lines.
 const PREFETCH_ROWS_AHEAD: usize = 8;
+/// Pairs of which the loss takes care together, so soon after their scores were
+/// written, or so shortly before their gradients are read, that they are in L1.
+const PAIRS_AT_ONCE: usize = 2048;
 
 /// What a step needs to know besides the parameters.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +65,8 @@ pub(super) struct OutputStep {
     work: Vec<Work>,
     terms: ExampleTerms,
     num_truths: usize,
+    /// The embeddings, rounded; only if rows are.
+    rounded: AlignedVec<bf16>,
     times: StageTimes,
 }
 
@@ -115,27 +126,44 @@ impl OutputStep {
         self.prepare_terms(candidates, context.corrects_log_q);
         clock.end(Stage::Sort);
 
-        let crate::model::RowData::F32(embeddings) = embeddings.data else {
-            unreachable!("embeddings are always f32")
+        let RowData::F32(embeddings) = embeddings.data else { unreachable!("embeddings are always f32") };
+        let Rows { stored, last, bias, stride, .. } = output;
+        let layer = Layer { class_log_q, last, bias, stride: *stride };
+        let loss = match stored {
+            Stored::F32(store) => self.layer_step(context, store, layer, embeddings, &mut clock),
+            Stored::Bf16(store) => {
+                let mut rounded = std::mem::take(&mut self.rounded);
+                round(embeddings, &mut rounded);
+                let loss = self.layer_step(context, store, layer, &rounded, &mut clock);
+                self.rounded = rounded;
+                loss
+            }
         };
-        let (stride, len) = (output.stride, output.len);
-        let bias = &mut output.bias;
-        with_store!(&mut output.stored, store => {
-            self.score(context, &store.w, &bias.w, class_log_q, embeddings);
-            clock.end(Stage::Score);
-            let loss = match context.loss {
-                Loss::Softmax => self.softmax(context.cpu),
-                Loss::Nce => self.logistic(),
-            };
-            clock.end(Stage::Loss);
-            let rows = RowsMut::new(store, &mut output.last, bias, stride);
-            debug_assert_eq!(rows.w.len(), len * stride);
-            self.update(context, rows, embeddings);
-            sum_parts(&self.work[..self.turnaround.parts().len()], stride, d_embeddings);
-            clock.end(Stage::Update);
-            self.times = clock.times();
-            loss / batch.max(1) as f64
-        })
+        sum_parts(&self.work[..self.turnaround.parts().len()], *stride, d_embeddings);
+        clock.end(Stage::Update);
+        self.times = clock.times();
+        loss / batch.max(1) as f64
+    }
+
+    /// Scores, loss and update; gives the summed loss.
+    fn layer_step<T: Element>(
+        &mut self,
+        context: &StepContext,
+        store: &mut Store<T>,
+        layer: Layer<'_>,
+        embeddings: &[T],
+        clock: &mut StageClock,
+    ) -> f64 {
+        let Layer { class_log_q, last, bias, stride } = layer;
+        self.score(context, &store.w, &bias.w, class_log_q, embeddings);
+        clock.end(Stage::Score);
+        let loss = match context.loss {
+            Loss::Softmax => self.softmax(context.cpu),
+            Loss::Nce => self.logistic(),
+        };
+        clock.end(Stage::Loss);
+        self.update(context, RowsMut::new(store, last, bias, stride), embeddings);
+        loss
     }
 
     /// Classes that the last step moved.
@@ -176,15 +204,19 @@ impl OutputStep {
         w: &[T],
         bias: &[f32],
         class_log_q: Option<&[f32]>,
-        embeddings: &[f32],
+        embeddings: &[T],
     ) {
         let stride = w.len() / bias.len();
         let parts = self.turnaround.parts();
         let terms = &self.terms;
         let batch = terms.max.len();
         let correct_drawn = terms.drawn_log_q.iter().any(|&q| q != 0.0);
+        let is_softmax = context.loss == Loss::Softmax;
         self.work[..parts.len()].par_iter_mut().zip(parts).for_each(|(work, part)| {
             grow(&mut work.scores, part.entries.len());
+            work.max.clear();
+            work.max.resize(batch, f32::NEG_INFINITY);
+            let mut corrected = 0;
             for (i, (local, range)) in part.groups().enumerate() {
                 let class = part.first_key + local;
                 if let Some(ahead) = part.groups.get(i + PREFETCH_ROWS_AHEAD) {
@@ -192,22 +224,26 @@ impl OutputStep {
                 }
                 let scores = &mut work.scores[range.clone()];
                 let row = &w[class * stride..][..stride];
-                gather_dot(context.cpu, row, embeddings, &part.entries[range], scores);
+                gather_dot(context.cpu, row, embeddings, &part.entries[range.clone()], scores);
                 let shift = bias[class] - class_log_q.map_or(0.0, |log_q| log_q[class]);
                 scores.iter_mut().for_each(|score| *score += shift);
-            }
-            if correct_drawn {
-                loss::correct_drawn(&mut work.scores, &part.entries, &terms.drawn_log_q);
-            }
-            if context.loss == Loss::Softmax {
-                work.max.clear();
-                work.max.resize(batch, f32::NEG_INFINITY);
-                scatter_max(context.cpu, &work.scores, &part.entries, &mut work.max);
+                if range.end - corrected < PAIRS_AT_ONCE && range.end < part.entries.len() {
+                    continue;
+                }
+                let ready = std::mem::replace(&mut corrected, range.end)..range.end;
+                let (scores, entries) = (&mut work.scores[ready.clone()], &part.entries[ready]);
+                if correct_drawn {
+                    loss::correct_drawn(scores, entries, &terms.drawn_log_q);
+                }
+                if is_softmax {
+                    scatter_max(context.cpu, scores, entries, &mut work.max);
+                }
             }
         });
     }
 
-    /// Turns scores into the softmax's gradients; gives the summed loss.
+    /// Turns scores into exponentials, which are the softmax's gradients but for
+    /// a factor and the targets ([`Work::finish_softmax`]); gives the summed loss.
     fn softmax(&mut self, cpu: Cpu) -> f64 {
         let parts = self.turnaround.parts();
         let work = &mut self.work[..parts.len()];
@@ -235,11 +271,6 @@ impl OutputStep {
             self.terms.factor[example] = if has_label { scale / sum } else { 0.0 };
             total += if has_label { f64::from(sum).ln() } else { 0.0 };
         }
-        let terms = &self.terms;
-        work.par_iter_mut().zip(parts).for_each(|(work, part)| {
-            gather_scale(cpu, &mut work.scores, &part.entries, &terms.factor);
-            loss::subtract_targets(&mut work.scores, &part.entries, &work.truths, &terms.target, scale);
-        });
         total
     }
 
@@ -255,14 +286,21 @@ impl OutputStep {
         work.iter().map(|work| work.loss).sum()
     }
 
-    fn update<T: Element>(&mut self, context: &StepContext, rows: RowsMut<'_, T>, embeddings: &[f32]) {
+    fn update<T: Element>(&mut self, context: &StepContext, rows: RowsMut<'_, T>, embeddings: &[T]) {
         let parts = self.turnaround.parts();
-        let batch = self.terms.max.len();
+        let terms = &self.terms;
+        let batch = terms.max.len();
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
             let stride = rows.stride;
             grow_aligned(&mut work.d_embeddings, batch * stride);
             work.d_embeddings[..batch * stride].fill(0.0);
+            let mut finished = if context.loss == Loss::Softmax { 0 } else { part.entries.len() };
             for (i, (local, range)) in part.groups().enumerate() {
+                if finished < range.end {
+                    let end = range.end.max(finished + PAIRS_AT_ONCE).min(part.entries.len());
+                    work.finish_softmax(context.cpu, part, finished..end, terms);
+                    finished = end;
+                }
                 // Rows come from memory: ask for them while others are worked on.
                 if let Some(ahead) = part.groups.get(i + PREFETCH_AHEAD) {
                     rows.prefetch(ahead.local_key as usize);
@@ -279,10 +317,50 @@ impl OutputStep {
                     &mut work.d_embeddings,
                     noise,
                 );
-                rows.bias.update(local, &context.adam, g.iter().sum());
+                rows.bias.update(local, &context.adam, sum_of(g));
             }
         });
     }
+}
+
+impl Work {
+    /// The softmax's gradients of some pairs, from their exponentials.
+    fn finish_softmax(&mut self, cpu: Cpu, part: &Part, pairs: Range<usize>, terms: &ExampleTerms) {
+        gather_scale(cpu, &mut self.scores[pairs.clone()], &part.entries[pairs.clone()], &terms.factor);
+        let place = |pair: usize| self.truths.partition_point(|&truth| (truth as usize) < pair);
+        let truths = &self.truths[place(pairs.start)..place(pairs.end)];
+        let scale = 1.0 / terms.max.len() as f32;
+        loss::subtract_targets(&mut self.scores, &part.entries, truths, &terms.target, scale);
+    }
+}
+
+/// The output layer, apart from its rows.
+struct Layer<'a> {
+    class_log_q: Option<&'a [f32]>,
+    last: &'a mut [u32],
+    bias: &'a mut Biases,
+    stride: usize,
+}
+
+/// The nearest bf16 of each number.
+fn round(numbers: &[f32], out: &mut AlignedVec<bf16>) {
+    const CHUNK: usize = 1 << 12;
+    if out.len() < numbers.len() {
+        *out = AlignedVec::zeroed(numbers.len());
+    }
+    out.par_chunks_mut(CHUNK).zip(numbers.par_chunks(CHUNK)).for_each(|(out, numbers)| {
+        out.iter_mut().zip(numbers).for_each(|(out, &number)| *out = bf16::from_f32(number));
+    });
+}
+
+/// Sixteen sums side by side, which the compiler turns into vector code.
+fn sum_of(numbers: &[f32]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    let (chunks, rest) = numbers.as_chunks::<LANES>();
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, number)| *lane += number);
+    }
+    lanes.iter().sum::<f32>() + rest.iter().sum::<f32>()
 }
 
 /// Gives each part the rows that belong to it, in parallel.

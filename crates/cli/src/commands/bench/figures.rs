@@ -1,5 +1,6 @@
 //! From measured steps to figures: what the JSON holds and the tables show.
 
+use lookalike::model::Storage;
 use lookalike::train::Stage;
 use serde::{Deserialize, Serialize};
 
@@ -42,11 +43,12 @@ pub(crate) struct BenchReport {
     pub(crate) peak_memory_bytes: Option<u64>,
 }
 
-/// One sampler on one number of threads.
+/// One sampler with one storage on one number of threads.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct ContenderFigures {
     pub(crate) sampler: String,
+    pub(crate) storage: Storage,
     pub(crate) threads: usize,
     pub(crate) description: String,
     pub(crate) candidates_per_example: f64,
@@ -79,6 +81,7 @@ pub(crate) struct StageFigures {
 #[serde(rename_all = "kebab-case")]
 pub(crate) struct Ratio {
     pub(crate) sampler: String,
+    pub(crate) storage: Storage,
     pub(crate) threads: usize,
     pub(crate) step: Spread,
     pub(crate) epoch: Spread,
@@ -121,6 +124,7 @@ impl ContenderFigures {
         let rebuild = Spread::of(contender.rebuilds.iter().copied());
         Self {
             sampler: contender.config().sampler.to_string(),
+            storage: contender.config().storage,
             threads: contender.threads(),
             description: contender.describe(),
             candidates_per_example: counts.pairs / counts.examples,
@@ -156,6 +160,7 @@ impl Ratio {
             turns().map(|(a, b)| epoch_seconds(contender, a, epoch) / epoch_seconds(first, b, epoch));
         Self {
             sampler: contender.config().sampler.to_string(),
+            storage: contender.config().storage,
             threads: contender.threads(),
             step: Spread::of(turns().map(|(a, b)| a / b)).unwrap_or(Spread::ZERO),
             epoch: Spread::of(epochs).unwrap_or(Spread::ZERO),

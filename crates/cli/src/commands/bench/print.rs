@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use lookalike::model::Storage;
 use lookalike_report::{Cell, Column, Format, Table, human};
 
 use super::figures::{BenchReport, ContenderFigures, Ratio, StageFigures};
@@ -28,6 +29,13 @@ pub(crate) fn text(report: &BenchReport) -> String {
 
 pub(crate) fn threads(count: usize) -> String {
     if count == 1 { "1 thread".into() } else { format!("{count} threads") }
+}
+
+fn storage_name(storage: Storage) -> &'static str {
+    match storage {
+        Storage::F32 => "f32",
+        Storage::Bf16 => "bf16",
+    }
 }
 
 fn machine(machine: &Machine) -> Table {
@@ -69,7 +77,8 @@ fn sizes(sizes: &Sizes) -> String {
 }
 
 fn stages(figures: &ContenderFigures) -> Table {
-    let title = format!("{}, {}", figures.sampler, threads(figures.threads));
+    let title =
+        format!("{}, {}, {}", figures.sampler, storage_name(figures.storage), threads(figures.threads));
     let mut table = Table::new(title)
         .column(Column::text("stage"))
         .column(Column::number("time", Format::Seconds))
@@ -125,9 +134,15 @@ fn summary(figures: &ContenderFigures) -> String {
 }
 
 fn ratios(ratios: &[Ratio], first: &ContenderFigures) -> Table {
-    let title = format!("Times divided by those of {} on {}", first.sampler, threads(first.threads));
+    let title = format!(
+        "Times divided by those of {}, {}, on {}",
+        first.sampler,
+        storage_name(first.storage),
+        threads(first.threads)
+    );
     let mut table = Table::new(title)
         .column(Column::text("sampler"))
+        .column(Column::text("storage"))
         .column(Column::number("threads", Format::Count))
         .column(Column::number("step", Format::Fixed(2)))
         .column(Column::number("from", Format::Fixed(2)))
@@ -136,6 +151,7 @@ fn ratios(ratios: &[Ratio], first: &ContenderFigures) -> Table {
     for ratio in ratios {
         table.push_row([
             ratio.sampler.as_str().into(),
+            storage_name(ratio.storage).into(),
             ratio.threads.into(),
             ratio.step.median.into(),
             ratio.step.low.into(),

@@ -78,8 +78,9 @@ const ADAM_OPERATIONS: f64 = 10.0;
 const UPDATE_ACCESSES: f64 = 6.0;
 /// Bytes a pair while sorting: class read twice, item written, read twice, entry written.
 const SORT_BYTES: f64 = 24.0;
-/// Bytes a pair in the loss: scores and entries read three times, scores written twice.
-const LOSS_BYTES: f64 = 32.0;
+/// Bytes a pair in the loss: score and entry read, score written. What else it does
+/// to a pair is done in L1, by the stages before and after.
+const LOSS_BYTES: f64 = 12.0;
 /// Bytes a class and table of a rebuild: a code written and read twice, an id written.
 const REBUILD_BYTES: f64 = 10.0;
 
