@@ -28,6 +28,10 @@ const PLACES: [(usize, u64); 3] = [(1, 15), (3, 5), (5, 3)];
 /// from its index.
 const DENSE_CANDIDATES: usize = 50;
 
+/// How many times better logarithms must rank before training to be taken.
+/// Centroids gain more by training: where both started alike, they ended ahead.
+const LOG_LEAD: u64 = 2;
+
 /// A sparse part for the examples `chosen`, from the start that ranks the
 /// `held_out` ones better; and what [`SparsePart::centroids`] says of own examples.
 pub(super) fn choose_start(
@@ -53,7 +57,7 @@ pub(super) fn choose_start(
         return (part, own);
     }
     let (log_value, log_part, log_own) = make(SparseStart::LogMean);
-    if log_value > value { (log_part, log_own) } else { (part, own) }
+    if log_value > LOG_LEAD * value { (log_part, log_own) } else { (part, own) }
 }
 
 /// The best blend for `held_out` examples, whose near classes are in `near`, with
