@@ -30,7 +30,7 @@ const DENSE_CANDIDATES: usize = 50;
 
 /// How many times better logarithms must rank before training to be taken.
 /// Centroids gain more by training: where both started alike, they ended ahead.
-const LOG_LEAD: u64 = 2;
+const LOG_LEAD: f64 = 1.5;
 
 /// A sparse part for the examples `chosen`, from the start that ranks the
 /// `held_out` ones better; and what [`SparsePart::centroids`] says of own examples.
@@ -57,7 +57,7 @@ pub(super) fn choose_start(
         return (part, own);
     }
     let (log_value, log_part, log_own) = make(SparseStart::LogMean);
-    if log_value > LOG_LEAD * value { (log_part, log_own) } else { (part, own) }
+    if log_value as f64 > LOG_LEAD * value as f64 { (log_part, log_own) } else { (part, own) }
 }
 
 /// The best blend for `held_out` examples, whose near classes are in `near`, with
@@ -195,5 +195,29 @@ mod tests {
         assert_eq!(chosen(noise, truth), 16.0);
         // The least that is enough wins.
         assert_eq!(chosen(|_| 0.0, truth), 0.125);
+    }
+
+    /// Class 0 has a hundred examples, each of one of fifty features of its own
+    /// and one of fifty others; each of these others has a class to itself.
+    fn spread_out() -> Dataset {
+        let mut data = Dataset::empty(100, 51);
+        (0..110).for_each(|i| data.push([(i % 50, 1.0), (50 + i * 7 % 50, 1.0)], &[0]));
+        (0..50).for_each(|i| data.push([(50 + i, 1.0)], &[1 + i]));
+        data
+    }
+
+    #[test]
+    fn the_start_that_ranks_better_is_taken() {
+        let data = spread_out();
+        let (view, config) = (data.view(), SparseConfig::default());
+        let counts = crate::sampling::label_counts(view);
+        let start = |held_out: &[u32]| {
+            let chosen: Vec<u32> = (0..160).filter(|i| !held_out.contains(i)).collect();
+            choose_start(&config, Normalise::L2, &counts, &view, &chosen, held_out).0.start()
+        };
+        // The centroid of class 0 is near to none of its examples.
+        assert_eq!(start(&[0, 10, 20, 30, 40]), SparseStart::LogMean);
+        // Nobody to ask.
+        assert_eq!(start(&[]), SparseStart::Centroid);
     }
 }
