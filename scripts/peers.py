@@ -242,7 +242,9 @@ def table(figures: dict[str, list[dict]]) -> str:
 
 def foot(report: dict, seeds: list[int]) -> str:
     versions = ", ".join(runs[0]["version"] for runs in report["tools"].values())
-    seeds_text = f"seed {seeds[0]}" if len(seeds) == 1 else f"mean ± standard deviation of {len(seeds)} seeds"
+    one = f"seed {seeds[0]}"
+    many = f"lookalike: mean ± standard deviation of {len(seeds)} seeds, the others: {one}"
+    seeds_text = one if len(seeds) == 1 else many
     return f"{versions}; {seeds_text}; {report['threads']} threads, {report['machine']}."
 
 

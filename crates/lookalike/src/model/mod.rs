@@ -15,5 +15,5 @@ pub use hidden::Hidden;
 pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};
 pub(crate) use rows::with_store;
 pub use rows::{Biases, BiasesMut, Rows, RowsMut, Storage, Store, Stored};
-pub use sparse::{Centroids, Postings, SparsePart, SparseStart};
+pub use sparse::{MeanRows, Postings, SparsePart, SparseStart};
 pub use view::{RowData, RowsView};

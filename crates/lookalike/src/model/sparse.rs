@@ -47,7 +47,7 @@ pub enum SparseStart {
     #[default]
     Centroid,
     /// The logarithm of that mean, as in naive Bayes: features count as
-    /// independent evidence. For few features an example, as in next words.
+    /// independent evidence. For few features an example, as in the words around a word.
     LogMean,
 }
 
@@ -73,9 +73,9 @@ impl SparseStart {
 const LOG_GAIN: f32 = 1.7;
 const LOG_SHARPNESS: f32 = 30_000.0;
 
-/// The start of a sparse part.
+/// How rows are made from the means of the examples.
 #[derive(Clone, Copy, Debug)]
-pub struct Centroids {
+pub struct MeanRows {
     /// What rows start from.
     pub start: SparseStart,
     /// Length of a row that starts from the centroid: a class scores this times
@@ -110,14 +110,14 @@ impl SparsePart {
     /// for each class, what such an example adds to the class's score for itself.
     ///
     /// Cost: O(labels · features) time; a row of all features a thread.
-    pub fn centroids(
+    pub fn from_means(
         examples: &Examples<'_>,
         chosen: &[u32],
         normalise: Normalise,
-        start: Centroids,
+        start: MeanRows,
     ) -> (Self, Vec<f32>) {
         let by_class = ExamplesOfClass::new(examples, chosen);
-        let mut workers = PerThread::<CentroidWorker>::default();
+        let mut workers = PerThread::<MeanWorker>::default();
         workers.prepare();
         let rows: Vec<(Vec<(u32, f32)>, f32)> = (0..examples.num_classes)
             .into_par_iter()
@@ -264,18 +264,18 @@ impl ExamplesOfClass {
 
 /// A thread's sums by feature, zero between classes.
 #[derive(Debug, Default)]
-struct CentroidWorker {
+struct MeanWorker {
     sums: Vec<f32>,
     seen: Vec<u32>,
 }
 
-impl CentroidWorker {
+impl MeanWorker {
     fn row(
         &mut self,
         examples: &Examples<'_>,
         members: &[u32],
         normalise: Normalise,
-        start: Centroids,
+        start: MeanRows,
     ) -> (Vec<(u32, f32)>, f32) {
         self.sums.resize(examples.num_features, 0.0);
         for &example in members {
@@ -330,8 +330,8 @@ mod tests {
     #[test]
     fn a_class_starts_at_the_mean_of_its_chosen_examples() {
         let data = data();
-        let start = Centroids { start: SparseStart::Centroid, length: 10.0, entries_max: 100 };
-        let (sparse, own) = SparsePart::centroids(&data.view(), &[0, 1], Normalise::L2, start);
+        let start = MeanRows { start: SparseStart::Centroid, length: 10.0, entries_max: 100 };
+        let (sparse, own) = SparsePart::from_means(&data.view(), &[0, 1], Normalise::L2, start);
         // Class 0: (0.6, 0.8 at 2) + (1, 0) = (1.6, 0.8), scaled to length 10.
         let (features, weights) = sparse.row(0);
         assert_eq!(features, [0, 2]);
@@ -347,8 +347,8 @@ mod tests {
     #[test]
     fn logarithms_grow_with_the_mean_of_a_class() {
         let data = data();
-        let start = Centroids { start: SparseStart::LogMean, length: 10.0, entries_max: 100 };
-        let (sparse, own) = SparsePart::centroids(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        let start = MeanRows { start: SparseStart::LogMean, length: 10.0, entries_max: 100 };
+        let (sparse, own) = SparsePart::from_means(&data.view(), &[0, 1, 2], Normalise::L2, start);
         // Class 0: mean (1.6, 0.8, 1) / 3 at features 0, 2 and 3.
         let expected = [1.6f32, 0.8, 1.0].map(|sum| LOG_GAIN * (LOG_SHARPNESS * sum / 3.0).ln_1p());
         let (features, weights) = sparse.row(0);
@@ -362,16 +362,16 @@ mod tests {
     #[test]
     fn the_largest_entries_stay() {
         let data = data();
-        let start = Centroids { start: SparseStart::Centroid, length: 1.0, entries_max: 1 };
-        let (sparse, _) = SparsePart::centroids(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        let start = MeanRows { start: SparseStart::Centroid, length: 1.0, entries_max: 1 };
+        let (sparse, _) = SparsePart::from_means(&data.view(), &[0, 1, 2], Normalise::L2, start);
         assert_eq!(sparse.row(0), (&[0][..], &[1.0][..]));
     }
 
     #[test]
     fn postings_are_the_transpose_and_follow_changes() {
         let data = data();
-        let start = Centroids { start: SparseStart::Centroid, length: 1.0, entries_max: 100 };
-        let (mut sparse, _) = SparsePart::centroids(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        let start = MeanRows { start: SparseStart::Centroid, length: 1.0, entries_max: 100 };
+        let (mut sparse, _) = SparsePart::from_means(&data.view(), &[0, 1, 2], Normalise::L2, start);
         let check = |sparse: &SparsePart| {
             let mut entries = 0;
             for feature in 0..4u32 {

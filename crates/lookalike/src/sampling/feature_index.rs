@@ -183,7 +183,7 @@ impl FeatureIndex {
 mod tests {
     use super::*;
     use crate::data::Dataset;
-    use crate::model::{Centroids, SparseStart};
+    use crate::model::{MeanRows, SparseStart};
 
     #[test]
     fn near_classes_are_the_best_scored_ones_without_the_truth() {
@@ -193,8 +193,8 @@ mod tests {
         data.push([(0, 1.0), (1, 3.0)], &[2]);
         data.push([(5, 1.0)], &[3]);
         let view = data.view();
-        let start = Centroids { start: SparseStart::Centroid, length: 1.0, entries_max: 9 };
-        let (sparse, _) = SparsePart::centroids(&view, &[0, 1, 2, 3], Normalise::L2, start);
+        let start = MeanRows { start: SparseStart::Centroid, length: 1.0, entries_max: 9 };
+        let (sparse, _) = SparsePart::from_means(&view, &[0, 1, 2, 3], Normalise::L2, start);
         let mut index = FeatureIndex::default();
         index.refresh(&sparse, &[0.0; 4], 6);
         let mut near = NearClasses::default();

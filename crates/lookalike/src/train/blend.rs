@@ -33,7 +33,7 @@ const DENSE_CANDIDATES: usize = 50;
 const LOG_LEAD: f64 = 1.5;
 
 /// A sparse part for the examples `chosen`, from the start that ranks the
-/// `held_out` ones better; and what [`SparsePart::centroids`] says of own examples.
+/// `held_out` ones better; and what [`SparsePart::from_means`] says of own examples.
 pub(super) fn choose_start(
     config: &SparseConfig,
     normalise: Normalise,
@@ -43,7 +43,7 @@ pub(super) fn choose_start(
     held_out: &[u32],
 ) -> (SparsePart, Vec<f32>) {
     let make = |start| {
-        let (part, own) = SparsePart::centroids(examples, chosen, normalise, config.centroids(start));
+        let (part, own) = SparsePart::from_means(examples, chosen, normalise, config.mean_rows(start));
         let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
         index.refresh(&part, &part.priors(class_counts), examples.num_features);
         let places = PLACES.map(|(k, _)| k).into_iter().max().unwrap_or(1);

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::turnaround::{Pairs, Part, Turnaround, grow};
 use crate::data::Examples;
 use crate::hashing::PerThread;
-use crate::model::{Centroids, Normalise, SparsePart, SparseStart};
+use crate::model::{MeanRows, Normalise, SparsePart, SparseStart};
 use crate::sampling::{FeatureIndex, NearClasses, Truths};
 
 /// The sparse part's settings.
@@ -56,8 +56,8 @@ impl Default for SparseConfig {
 
 impl SparseConfig {
     /// How a sparse part starts.
-    pub fn centroids(&self, start: SparseStart) -> Centroids {
-        Centroids { start, length: self.start, entries_max: self.entries_max }
+    pub fn mean_rows(&self, start: SparseStart) -> MeanRows {
+        MeanRows { start, length: self.start, entries_max: self.entries_max }
     }
 }
 
@@ -328,8 +328,8 @@ mod tests {
 
     fn start(data: &Dataset, normalise: Normalise) -> SparsePart {
         let all: Vec<u32> = (0..data.view().len() as u32).collect();
-        let start = Centroids { start: SparseStart::Centroid, length: 2.0, entries_max: 9 };
-        let (mut sparse, _) = SparsePart::centroids(&data.view(), &all, normalise, start);
+        let start = MeanRows { start: SparseStart::Centroid, length: 2.0, entries_max: 9 };
+        let (mut sparse, _) = SparsePart::from_means(&data.view(), &all, normalise, start);
         for (i, weight) in sparse.parts_mut().2.iter_mut().enumerate() {
             *weight += (i % 7) as f32 * 0.1 - 0.3;
         }

@@ -179,7 +179,7 @@ impl<'a> Trainer<'a> {
             } else if model.progress.epoch < sparse.epochs {
                 // Not saved: it is what the start of this very data was.
                 let start = model.network.sparse.as_ref().map(SparsePart::start).unwrap_or_default();
-                (_, own) = SparsePart::centroids(&examples, &order, normalise, sparse.centroids(start));
+                (_, own) = SparsePart::from_means(&examples, &order, normalise, sparse.mean_rows(start));
             }
             let priors = model.network.sparse.as_ref().map(|part| part.priors(&model.class_counts));
             step.start_sparse(own, priors.unwrap_or_default());
