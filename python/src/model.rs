@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lookalike::artifact;
 use lookalike::metrics::{MetricOptions, TrainingFrequencies};
-use lookalike::model::{Activations, RowData, Rows};
+use lookalike::model::{Activations, NeighbourScratch, RowData, Rows};
 use lookalike::predict::{self, Ranker};
 use lookalike::sampling::label_counts;
 use lookalike::sampling::{self, SamplerKind, Setup};
@@ -281,8 +281,8 @@ impl Model {
         Ok(dict)
     }
 
-    /// What the sparse part adds to the scores of chosen classes, a row an
-    /// example; nothing if it adds nothing.
+    /// What the sparse part and the nearest training examples add to the scores of
+    /// chosen classes, a row an example; nothing if they add nothing.
     fn sparse_scores<'py>(
         &self,
         py: Python<'py>,
@@ -299,7 +299,8 @@ impl Model {
         self.check_features(examples.num_features)?;
         let classes = self.checked_classes(classes.as_slice()?)?;
         let postings = sparse.postings(network.config.num_features);
-        let scores_of = |row: &mut Vec<f32>, example: usize| -> Vec<f32> {
+        let ids: Vec<u32> = classes.iter().map(|&class| class as u32).collect();
+        let scores_of = |(row, scratch): &mut (Vec<f32>, NeighbourScratch), example: usize| -> Vec<f32> {
             let (ids, values) = examples.features(example);
             let factor = sparse.blend() * network.config.normalise.factor(values);
             row.clear();
@@ -310,10 +311,16 @@ impl Model {
                     row[class as usize] += factor * value * weight;
                 }
             }
-            classes.iter().map(|&class| row[class]).collect()
+            let mut scores: Vec<f32> = classes.iter().map(|&class| row[class]).collect();
+            if let Some(neighbours) = &network.neighbours {
+                neighbours.add_scores(examples.features(example), &ids, &mut scores, scratch);
+            }
+            scores
         };
         let scores: Vec<Vec<f32>> = py.detach(|| {
-            pool.install(|| (0..examples.len()).into_par_iter().map_init(Vec::new, scores_of).collect())
+            pool.install(|| {
+                (0..examples.len()).into_par_iter().map_init(Default::default, scores_of).collect()
+            })
         });
         Ok(Some(matrix(py, scores.concat(), examples.len(), classes.len())?))
     }

@@ -1,4 +1,5 @@
-//! Models with a sparse part: on the disk, damaged, and against models without.
+//! Models with a sparse part, and with the training examples beside it: on the
+//! disk, damaged, and against models without.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +7,7 @@ use lookalike::artifact::{Model, ModelError};
 use lookalike::data::Dataset;
 use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::metrics::MetricOptions;
-use lookalike::model::{SparsePart, SparseStart};
+use lookalike::model::{Neighbours, SparsePart, SparseStart};
 use lookalike::predict::{Ranker, evaluate};
 use lookalike::train::{SparseConfig, TrainConfig, Trainer};
 use lookalike_kernels::Cpu;
@@ -71,14 +72,113 @@ fn answers(model: &Model, data: &Dataset) -> Vec<(Vec<u32>, Vec<f32>)> {
 #[test]
 fn word_lists_are_learnt_better_with_a_sparse_part() {
     let (train, test) = word_lists();
-    let options = MetricOptions::default();
-    let precision = |sparse| {
-        let model = trained(&train, sparse);
-        let found = evaluate(Cpu::detect(), &model.network, &test.view(), &|_| 0, &options, None).unwrap();
-        found.values.get("P@1").unwrap()
-    };
+    let precision = |sparse| precision(&trained(&train, sparse), &test);
     let (with, without) = (precision(Some(SparseConfig::default())), precision(None));
     assert!(with > without + 3.0, "P@1 {with} with a sparse part, {without} without");
+}
+
+/// Words whose combinations make the class, while each word is in all classes:
+/// only single examples can tell. A third of each combination's examples is for
+/// testing.
+fn combinations() -> (Dataset, Dataset) {
+    let (mut train, mut test) = (Dataset::empty(41, 30), Dataset::empty(41, 30));
+    for i in 0..3_600 {
+        let combination = i % 400;
+        let words = [combination % 20, 20 + combination / 20, 40];
+        let set = if i % 9 < 6 { &mut train } else { &mut test };
+        set.push(words.map(|word| (word, 1.0)), &[combination * 13 % 30]);
+    }
+    (train, test)
+}
+
+fn precision(model: &Model, data: &Dataset) -> f64 {
+    let options = MetricOptions::default();
+    let found = evaluate(Cpu::detect(), &model.network, &data.view(), &|_| 0, &options, None).unwrap();
+    found.values.get("P@1").unwrap()
+}
+
+#[test]
+fn examples_are_kept_where_single_ones_say_more_and_only_there() {
+    let (train, test) = combinations();
+    let with = trained(&train, Some(SparseConfig::default()));
+    let without = trained(&train, Some(SparseConfig { neighbours: false, ..SparseConfig::default() }));
+    assert!(without.network.neighbours.is_none());
+    let kept = with.network.neighbours.as_ref().unwrap();
+    // All that were trained on, but not those that chose the weight.
+    assert_eq!(kept.num_examples(), 2_400 - 2_400 / 20);
+    let (with, without) = (precision(&with, &test), precision(&without, &test));
+    assert!(with > without + 10.0, "P@1 {with} with training examples, {without} without");
+
+    // An example has nothing but a word of its class, which the weights know.
+    let mut words = Dataset::empty(30, 30);
+    (0..2_000).for_each(|i| words.push([(i % 30, 1.0)], &[i % 30]));
+    assert!(trained(&words, Some(SparseConfig::default())).network.neighbours.is_none());
+}
+
+#[test]
+fn a_saved_model_keeps_its_examples() {
+    let (train, test) = combinations();
+    let folder = Folder::new("neighbours");
+    let directory = folder.0.join("model");
+    let model = trained(&train, Some(SparseConfig::default()));
+    let kept = model.network.neighbours.as_ref().unwrap();
+    for with_training_state in [true, false] {
+        model.save(&directory, with_training_state).unwrap();
+        let loaded = Model::load(&directory, with_training_state).unwrap();
+        let found = loaded.network.neighbours.as_ref().unwrap();
+        assert_eq!((found.weight(), found.entries()), (kept.weight(), kept.entries()));
+        assert_eq!((found.lengths(), found.class_lengths()), (kept.lengths(), kept.class_lengths()));
+        assert_eq!(found.members(), kept.members());
+        assert_eq!(answers(&loaded, &test), answers(&model, &test));
+    }
+    // Before version 3 there were none.
+    edit(&directory, |config| {
+        config["format-version"] = 2.into();
+        config.as_object_mut().unwrap().remove("neighbours");
+        config["training"]["sparse"].as_object_mut().unwrap().remove("neighbours");
+    });
+    assert!(Model::load(&directory, false).unwrap().network.neighbours.is_none());
+}
+
+#[test]
+fn damaged_examples_are_refused() {
+    let folder = Folder::new("damaged-neighbours");
+    let directory = folder.0.join("model");
+    // Two examples of six features, three classes.
+    let save = |lengths: &[u32], features: &[u32], class_lengths: &[u32], members: &[u32], weight: f32| {
+        let mut model = small_model(Some(part(&[2, 0, 1], &[1, 5, 0])));
+        let values = vec![half::bf16::ONE; features.len()];
+        let (features, members) = (features.to_vec(), members.to_vec());
+        let kept = Neighbours::from_parts(6, lengths, features, values, class_lengths, members, weight);
+        model.network.neighbours = Some(kept);
+        model.save(&directory, false).unwrap();
+        Model::load(&directory, false)
+    };
+    save(&[2, 1], &[1, 5, 0], &[1, 0, 1], &[0, 1], 0.5).unwrap();
+    save(&[], &[], &[0, 0, 0], &[], 0.0).unwrap();
+    for (lengths, features, class_lengths, members, weight, expected) in [
+        (&[2, 2][..], &[1, 5, 0][..], &[1, 0, 1][..], &[0, 1][..], 0.5, "3 features"),
+        (&[2, 1], &[1, 6, 0], &[1, 0, 1], &[0, 1], 0.5, "below 6"),
+        (&[2, 1], &[1, 5, 0], &[1, 1, 1], &[0, 1], 0.5, "2 training examples"),
+        (&[2, 1], &[1, 5, 0], &[1, 1], &[0, 1], 0.5, "neighbours.class_lengths"),
+        (&[2, 1], &[1, 5, 0], &[1, 0, 1], &[0, 2], 0.5, "below 2"),
+        (&[2, 1], &[1, 5, 0], &[1, 0, 1], &[0, 1], -1.0, "weight"),
+    ] {
+        let error = save(lengths, features, class_lengths, members, weight).unwrap_err();
+        assert!(matches!(error, ModelError::Damaged { .. } | ModelError::Shape { .. }), "{error:?}");
+        let message = error.to_string();
+        assert!(message.contains(expected) && message.contains("model.safetensors"), "{message}");
+    }
+    for value in [
+        serde_json::json!({ "examples": 3, "entries": 3, "members": 2, "weight": 1.0 }),
+        serde_json::json!({ "examples": 2, "entries": u64::MAX, "members": 2, "weight": 1.0 }),
+        serde_json::json!({ "examples": 2, "entries": 3, "members": 2, "weight": 1e300 }),
+        serde_json::json!({ "examples": 2 }),
+    ] {
+        save(&[2, 1], &[1, 5, 0], &[1, 0, 1], &[0, 1], 0.5).unwrap();
+        edit(&directory, |config| config["neighbours"] = value.clone());
+        Model::load(&directory, false).expect_err(&value.to_string());
+    }
 }
 
 #[test]
@@ -189,8 +289,8 @@ fn models_of_version_1_still_load() {
     let loaded = Model::load(&directory, true).unwrap();
     assert!(loaded.network.sparse.is_none());
     assert_eq!(loaded.network.output.bias.w, model.network.output.bias.w);
-    edit(&directory, |config| config["format-version"] = 3.into());
-    assert!(matches!(Model::load(&directory, true), Err(ModelError::Newer { found: 3, .. })));
+    edit(&directory, |config| config["format-version"] = 4.into());
+    assert!(matches!(Model::load(&directory, true), Err(ModelError::Newer { found: 4, .. })));
 }
 
 /// More places than the walk can number are refused before any memory is taken.

@@ -80,9 +80,12 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
         });
         let sparse = model.network.sparse.as_ref();
         let sparse = sparse.map(|part| json!({ "entries": part.num_entries(), "blend": part.blend() }));
+        let neighbours = model.network.neighbours.as_ref();
+        let neighbours =
+            neighbours.map(|part| json!({ "examples": part.num_examples(), "weight": part.weight() }));
         let summary = json!({
-            "network": shape, "training": training, "progress": model.progress, "tables": tables, "sparse": sparse,
-            "parameters": model.network.num_parameters(), "bytes-on-disk": bytes,
+            "network": shape, "training": training, "progress": model.progress, "tables": tables,
+            "sparse": sparse, "neighbours": neighbours, "parameters": model.network.num_parameters(), "bytes-on-disk": bytes,
             "reads-text": model.text.is_some(), "has-label-names": model.label_names().is_some(),
         });
         writeln!(out, "{summary}")?;
@@ -103,6 +106,10 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
             "sparse      {} weights of classes on features, {per_class} a class; they count {blend} times",
             count(entries)
         )?;
+    }
+    if let Some(neighbours) = &model.network.neighbours {
+        let (examples, weight) = (neighbours.num_examples(), human::number(f64::from(neighbours.weight())));
+        writeln!(out, "neighbours  {} training examples; the nearest count {weight} times", count(examples))?;
     }
     writeln!(out, "on disk     {}", human::bytes(bytes as f64))?;
     let progress = model.progress;

@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args;
 use lookalike::artifact::Model;
 use lookalike::data::Examples;
-use lookalike::model::{SparsePart, SparseStart};
+use lookalike::model::{Network, SparseStart};
 use lookalike::predict::evaluate;
 use lookalike::train::{
     AUTO, Every, Outcome, PRESETS, TrainConfig, Trainer, Validation, run as run_training,
@@ -262,7 +262,7 @@ fn train_and_save(
     });
     warn_of_shortfall(trainer, say);
     if had_sparse_part {
-        say(describe_blend(trainer.model.network.sparse.as_ref()));
+        say(describe_blend(&trainer.model.network));
     }
     if let Some(directory) = &arguments.model {
         // With --valid the best model is saved already, unless none was evaluated.
@@ -298,7 +298,10 @@ fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)
         say(format!("{} examples have no label and are left out", count(unlabelled)));
     }
     if held_out > 0 {
-        say(format!("{} examples are held out to choose how much sparse weights count", count(held_out)));
+        say(format!(
+            "{} examples are held out to choose how much sparse weights and nearest examples count",
+            count(held_out)
+        ));
     }
     say(trainer.describe_sampler());
     if model.progress.iteration > 0 {
@@ -306,16 +309,26 @@ fn describe(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)
     }
 }
 
-/// How much the sparse part counts, as chosen on held-out examples.
-fn describe_blend(sparse: Option<&SparsePart>) -> String {
-    match sparse {
+/// How much the sparse part and the nearest examples count, as chosen on held-out
+/// examples.
+fn describe_blend(network: &Network) -> String {
+    match &network.sparse {
         Some(sparse) => {
             let start = match sparse.start() {
                 SparseStart::Centroid => "centroids",
                 SparseStart::LogMean => "logarithms of means",
             };
             let blend = sparse.blend();
-            format!("sparse weights, from {start}, count {blend} times, as chosen on held-out examples")
+            let nearest = match &network.neighbours {
+                Some(neighbours) => {
+                    let weight = human::number(f64::from(neighbours.weight()));
+                    format!("the nearest training examples {weight} times")
+                }
+                None => "the nearest training examples not at all".into(),
+            };
+            format!(
+                "chosen on held-out examples: sparse weights, from {start}, count {blend} times, {nearest}"
+            )
         }
         None => "sparse weights did not help on held-out examples and were dropped".into(),
     }

@@ -3,7 +3,8 @@
 //! ```text
 //! MODEL/
 //!   config.json                  format version, network, training settings, checksums
-//!   model.safetensors            weights, biases, training frequency of each class, sparse rows
+//!   model.safetensors            weights, biases, training frequency of each class, sparse rows,
+//!                                training examples
 //!   training.safetensors         moments, for resuming (optional)
 //!   vectoriser.json, vocabulary.txt, labels.txt
 //!                                from text to features and back to names (optional)
@@ -28,10 +29,10 @@ pub use error::ModelError;
 use crate::model::{Network, NetworkConfig, SparseStart};
 use crate::text::{LabelNames, TextPipeline};
 use crate::train::{Progress, TrainConfig};
-use tensors::{Group, read_sparse, read_tensors, write_tensors};
+use tensors::{Group, read_neighbours, read_sparse, read_tensors, write_tensors};
 
 /// The version of the format that this code writes; it reads this and earlier ones.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 const FORMAT_NAME: &str = "lookalike model";
 const CONFIG_FILE: &str = "config.json";
 const MODEL_FILE: &str = "model.safetensors";
@@ -69,6 +70,9 @@ struct ConfigFile {
     /// The sparse part, since version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sparse: Option<SparseHeader>,
+    /// The training examples that are kept, since version 3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    neighbours: Option<NeighboursHeader>,
     files: Vec<FileEntry>,
 }
 
@@ -80,6 +84,17 @@ struct SparseHeader {
     /// What the rows started from; training goes on accordingly.
     #[serde(default)]
     start: SparseStart,
+}
+
+/// What of the kept training examples is no tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct NeighboursHeader {
+    examples: usize,
+    /// Features of all examples.
+    entries: usize,
+    /// Examples of all classes.
+    members: usize,
+    weight: f32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,10 +117,10 @@ impl Model {
     /// `with_training_state` adds what resuming needs: twice the network's size.
     pub fn save(&self, directory: &Path, with_training_state: bool) -> Result<(), ModelError> {
         replace_directory(directory, CONFIG_FILE, |folder| {
-            let sparse = self.network.sparse.as_ref();
-            write_tensors(&folder.join(MODEL_FILE), self, sparse, Group::Weights)?;
+            let Network { sparse, neighbours, .. } = &self.network;
+            write_tensors(&folder.join(MODEL_FILE), self, Group::Weights)?;
             if with_training_state {
-                write_tensors(&folder.join(TRAINING_FILE), self, None, Group::Moments)?;
+                write_tensors(&folder.join(TRAINING_FILE), self, Group::Moments)?;
             }
             if let Some(text) = &self.text {
                 text.save(folder)?;
@@ -121,10 +136,16 @@ impl Model {
                 progress: self.progress,
                 text: self.text.is_some(),
                 names: self.names.is_some(),
-                sparse: sparse.map(|sparse| SparseHeader {
+                sparse: sparse.as_ref().map(|sparse| SparseHeader {
                     entries: sparse.num_entries(),
                     blend: sparse.blend(),
                     start: sparse.start(),
+                }),
+                neighbours: neighbours.as_ref().map(|neighbours| NeighboursHeader {
+                    examples: neighbours.num_examples(),
+                    entries: neighbours.entries().0.len(),
+                    members: neighbours.members().len(),
+                    weight: neighbours.weight(),
                 }),
                 files: directory::checksums(folder)?,
             };
@@ -181,6 +202,10 @@ impl Model {
         if let Some(header) = config.sparse {
             model.network.sparse =
                 Some(read_sparse(&directory.join(MODEL_FILE), header, &model.network.config)?);
+        }
+        if let Some(header) = config.neighbours {
+            model.network.neighbours =
+                Some(read_neighbours(&directory.join(MODEL_FILE), header, &model.network.config)?);
         }
         if for_training {
             model.network.prepare_training();

@@ -10,8 +10,8 @@ use std::path::Path;
 use lookalike_mapped::MappedFile;
 use safetensors::tensor::{Dtype, SafeTensors, View};
 
-use super::{Model, ModelError, SparseHeader};
-use crate::model::{Biases, NetworkConfig, Rows, SparsePart, with_store};
+use super::{Model, ModelError, NeighboursHeader, SparseHeader};
+use crate::model::{Biases, Neighbours, NetworkConfig, Rows, SparsePart, with_store};
 
 /// Which tensors a file holds.
 #[derive(Clone, Copy, PartialEq)]
@@ -63,21 +63,30 @@ impl View for &Tensor<'_> {
     }
 }
 
-/// Writes a group of a model's tensors, and the sparse part if there is one.
-pub(super) fn write_tensors(
-    path: &Path,
-    model: &Model,
-    sparse: Option<&SparsePart>,
-    group: Group,
-) -> Result<(), ModelError> {
+/// Writes a group of a model's tensors; the sparse part and the examples, if it
+/// has them, with the weights.
+pub(super) fn write_tensors(path: &Path, model: &Model, group: Group) -> Result<(), ModelError> {
     let mut tensors = tensors_of(model, group);
-    let mut lengths = Vec::new();
+    let is_weights = group == Group::Weights;
+    let sparse = model.network.sparse.as_ref().filter(|_| is_weights);
+    let neighbours = model.network.neighbours.as_ref().filter(|_| is_weights);
+    let lengths: Vec<u32> = sparse.map_or(vec![], |sparse| {
+        (0..sparse.num_classes()).map(|class| sparse.range(class).len() as u32).collect()
+    });
     if let Some(sparse) = sparse {
-        lengths.extend((0..sparse.num_classes()).map(|class| sparse.range(class).len() as u32));
-        let entries = (sparse.num_entries(), 1, 1);
-        tensors.push(flat(matrix_read(SPARSE[0].into(), &lengths, (lengths.len(), 1, 1))));
-        tensors.push(flat(matrix_read(SPARSE[1].into(), &sparse.features, entries)));
-        tensors.push(flat(matrix_read(SPARSE[2].into(), sparse.weights(), entries)));
+        tensors.push(vector_read(SPARSE[0], &lengths));
+        tensors.push(vector_read(SPARSE[1], &sparse.features));
+        tensors.push(vector_read(SPARSE[2], sparse.weights()));
+    }
+    let example_lengths = neighbours.map_or(vec![], Neighbours::lengths);
+    let class_lengths = neighbours.map_or(vec![], Neighbours::class_lengths);
+    if let Some(neighbours) = neighbours {
+        let (features, values) = neighbours.entries();
+        tensors.push(vector_read(NEIGHBOURS[0], &example_lengths));
+        tensors.push(vector_read(NEIGHBOURS[1], features));
+        tensors.push(vector_read(NEIGHBOURS[2], values));
+        tensors.push(vector_read(NEIGHBOURS[3], &class_lengths));
+        tensors.push(vector_read(NEIGHBOURS[4], neighbours.members()));
     }
     let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
     safetensors::serialize_to_file(views, None, path).map_err(|e| bad_file(path, &e))
@@ -125,10 +134,7 @@ pub(super) fn read_sparse(
     let weights: Vec<f32> = read_vector(path, &file, SPARSE[2], header.entries)?;
     let damaged =
         |expected: String, found: String| ModelError::Damaged { path: path.into(), expected, found };
-    let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
-    if total != header.entries as u64 {
-        return Err(damaged(format!("{} entries of the sparse part", header.entries), total.to_string()));
-    }
+    check_sum(path, &lengths, header.entries, "entries of the sparse part")?;
     if !header.blend.is_finite() {
         return Err(damaged("a finite blend of the sparse part".into(), header.blend.to_string()));
     }
@@ -142,6 +148,59 @@ pub(super) fn read_sparse(
         }
     }
     Ok(sparse)
+}
+
+/// Features of each example; feature and value of each; examples of each class;
+/// each of them.
+const NEIGHBOURS: [&str; 5] = [
+    "neighbours.lengths",
+    "neighbours.features",
+    "neighbours.values",
+    "neighbours.class_lengths",
+    "neighbours.members",
+];
+
+/// Reads the kept training examples, and checks what prediction relies on.
+pub(super) fn read_neighbours(
+    path: &Path,
+    header: NeighboursHeader,
+    network: &NetworkConfig,
+) -> Result<Neighbours, ModelError> {
+    let map = MappedFile::open(path).map_err(ModelError::io(path))?;
+    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, &e))?;
+    let lengths: Vec<u32> = read_vector(path, &file, NEIGHBOURS[0], header.examples)?;
+    let features: Vec<u32> = read_vector(path, &file, NEIGHBOURS[1], header.entries)?;
+    let values = read_vector(path, &file, NEIGHBOURS[2], header.entries)?;
+    let class_lengths: Vec<u32> = read_vector(path, &file, NEIGHBOURS[3], network.num_classes)?;
+    let members: Vec<u32> = read_vector(path, &file, NEIGHBOURS[4], header.members)?;
+    check_sum(path, &lengths, header.entries, "features of training examples")?;
+    check_sum(path, &class_lengths, header.members, "training examples of classes")?;
+    for (what, ids, count) in [
+        ("features of training examples", &features, network.num_features),
+        ("training examples of classes", &members, header.examples),
+    ] {
+        if let Some(id) = ids.iter().find(|&&id| id as usize >= count) {
+            let (expected, found) = (format!("{what} below {count}"), id.to_string());
+            return Err(ModelError::Damaged { path: path.into(), expected, found });
+        }
+    }
+    if !(header.weight.is_finite() && header.weight >= 0.0) {
+        let expected = "a positive weight of the training examples".into();
+        return Err(ModelError::Damaged { path: path.into(), expected, found: header.weight.to_string() });
+    }
+    let num_features = network.num_features;
+    let weight = header.weight;
+    Ok(Neighbours::from_parts(num_features, &lengths, features, values, &class_lengths, members, weight))
+}
+
+/// Lengths of lists must add up to what is in them.
+fn check_sum(path: &Path, lengths: &[u32], expected: usize, what: &str) -> Result<(), ModelError> {
+    let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+    if total == expected as u64 {
+        return Ok(());
+    }
+    let expected = format!("{expected} {what}");
+    Err(ModelError::Damaged { path: path.into(), expected, found: total.to_string() })
 }
 
 fn read_vector<T: Number>(
@@ -254,6 +313,10 @@ impl Number for u32 {
 
 fn matrix_read<T: Number>(name: String, data: &[T], shape: (usize, usize, usize)) -> Tensor<'_> {
     matrix::<T>(name, Bytes::Read(bytemuck::cast_slice(data)), shape)
+}
+
+fn vector_read<'a, T: Number>(name: &str, data: &'a [T]) -> Tensor<'a> {
+    flat(matrix_read(name.into(), data, (data.len(), 1, 1)))
 }
 
 fn matrix_write<T: Number>(name: String, data: &mut [T], shape: (usize, usize, usize)) -> Tensor<'_> {

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::hidden::Hidden;
+use super::neighbours::Neighbours;
 use super::rows::{Biases, Rows, Storage, with_store};
 use super::sparse::SparsePart;
 use super::view::RowsView;
@@ -120,6 +121,8 @@ pub struct Network {
     pub output: Rows,
     /// Weights of classes on features, beside the network.
     pub sparse: Option<SparsePart>,
+    /// Training examples that classes are also scored by.
+    pub neighbours: Option<Neighbours>,
 }
 
 impl Network {
@@ -136,6 +139,7 @@ impl Network {
             hidden: config.hidden.windows(2).map(|pair| Hidden::zeroed(pair[0], pair[1])).collect(),
             output: Rows::zeroed(config.num_classes, last, config.storage, true),
             sparse: None,
+            neighbours: None,
             config,
         }
     }

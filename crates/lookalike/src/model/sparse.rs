@@ -22,6 +22,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Normalise;
+use super::examples_of_class::ExamplesOfClass;
 use crate::data::Examples;
 use crate::hashing::PerThread;
 
@@ -64,7 +65,7 @@ impl SparseStart {
     pub fn rate(self) -> f32 {
         match self {
             Self::Centroid => 1.0,
-            Self::LogMean => 0.05,
+            Self::LogMean => 0.025,
         }
     }
 }
@@ -227,38 +228,6 @@ impl Postings {
     pub fn of(&self, feature: u32) -> (&[u32], &[f32]) {
         let range = self.offsets[feature as usize] as usize..self.offsets[feature as usize + 1] as usize;
         (&self.classes[range.clone()], &self.weights[range])
-    }
-}
-
-/// Examples by label.
-struct ExamplesOfClass {
-    offsets: Vec<usize>,
-    examples: Vec<u32>,
-}
-
-impl ExamplesOfClass {
-    fn new(examples: &Examples<'_>, chosen: &[u32]) -> Self {
-        let mut offsets = vec![0; examples.num_classes + 1];
-        let labels = |&example: &u32| examples.labels(example as usize);
-        for &label in chosen.iter().flat_map(labels) {
-            offsets[label as usize + 1] += 1;
-        }
-        for i in 0..examples.num_classes {
-            offsets[i + 1] += offsets[i];
-        }
-        let mut next = offsets.clone();
-        let mut list = vec![0; offsets[examples.num_classes]];
-        for example in chosen {
-            for &label in labels(example) {
-                list[next[label as usize]] = *example;
-                next[label as usize] += 1;
-            }
-        }
-        Self { offsets, examples: list }
-    }
-
-    fn of(&self, class: usize) -> &[u32] {
-        &self.examples[self.offsets[class]..self.offsets[class + 1]]
     }
 }
 

@@ -2,6 +2,7 @@
 
 use lookalike_kernels::Cpu;
 
+use super::rerank::{RERANKED, RerankScratch, rerank};
 use super::{SparseQueries, TopK, TopKScratch, top_k};
 use crate::data::Examples;
 use crate::metrics::{MetricOptions, MetricValues, Metrics, MetricsError, Totals, TrainingFrequencies};
@@ -51,17 +52,27 @@ pub struct Ranker {
     activations: Activations,
     scratch: TopKScratch,
     best: TopK,
+    /// The best classes before they are ranked again by the nearest examples.
+    first: TopK,
+    rerank: RerankScratch,
 }
 
 impl Ranker {
     /// For the `k` best classes.
     pub fn new(k: usize) -> Self {
-        Self { activations: Activations::default(), scratch: TopKScratch::default(), best: TopK::new(k) }
+        Self {
+            activations: Activations::default(),
+            scratch: TopKScratch::default(),
+            best: TopK::new(k),
+            first: TopK::new(k.max(RERANKED)),
+            rerank: RerankScratch::default(),
+        }
     }
 
     /// Also computes each example's log-sum-exp, which turns scores into probabilities.
     pub fn with_log_sum_exp(mut self) -> Self {
         self.best = self.best.with_log_sum_exp();
+        self.first = self.first.with_log_sum_exp();
         self
     }
 
@@ -80,7 +91,11 @@ impl Ranker {
                 examples: *examples,
                 batch,
             });
-        top_k(cpu, output.view(), &output.bias.w, embeddings, sparse, &mut self.scratch, &mut self.best);
+        let best = if network.neighbours.is_some() { &mut self.first } else { &mut self.best };
+        top_k(cpu, output.view(), &output.bias.w, embeddings, sparse, &mut self.scratch, best);
+        if let Some(neighbours) = &network.neighbours {
+            rerank(neighbours, examples, batch, &self.first, &mut self.rerank, &mut self.best);
+        }
         &self.best
     }
 }

@@ -16,13 +16,16 @@
 use lookalike_kernels::Cpu;
 
 use crate::data::Examples;
-use crate::model::{Activations, Network, Rows};
+use crate::model::{Activations, NeighbourScratch, Network, Rows};
 
 /// The lead of a class over the mean of all classes, taken apart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contributions {
     /// What each feature of the example adds, in the order of its features.
     pub of_features: Vec<f32>,
+    /// What the nearest training examples add, if the model keeps them; other
+    /// classes' shares are not taken off, as in ranking they are mostly not known.
+    pub neighbours: f32,
     /// What is left of the lead: the biases' part.
     pub constant: f32,
     /// The whole lead.
@@ -63,7 +66,13 @@ pub fn contributions(
     let of_features: Vec<f32> = ids.iter().zip(values).map(contribution).collect();
     let sparse = |(&id, &value): (&u32, &f32)| factor * value * sparse_above_the_mean(network, class, id);
     let lead = lead + ids.iter().zip(values).map(sparse).sum::<f32>();
-    Contributions { constant: lead - of_features.iter().sum::<f32>(), of_features, lead }
+    let constant = lead - of_features.iter().sum::<f32>();
+    let mut neighbours = [0.0];
+    if let Some(part) = &network.neighbours {
+        part.add_scores((ids, values), &[class], &mut neighbours, &mut NeighbourScratch::default());
+    }
+    let [neighbours] = neighbours;
+    Contributions { constant, of_features, neighbours, lead: lead + neighbours }
 }
 
 /// A class's blended sparse weight on a feature, minus the mean of all classes.

@@ -3,6 +3,8 @@
 //! [`top_k`] looks at every class: `O(N · dim)` an example, in tiles, at the
 //! speed of a matrix product. [`rescore`] looks only at the candidates it is
 //! given, for example by hash tables: `O(candidates · dim)`, whatever `N` is.
+//! [`Ranker`] does the first for a whole model: a model that keeps its training
+//! examples has the best classes ranked again by them.
 //! [`contributions`] says which features made a score.
 //! Both rankings give the same order: higher scores first, the lower class id first
 //! among equals, and never a class whose score is NaN or negative infinity.
@@ -13,6 +15,7 @@ mod evaluate;
 mod exact;
 mod explain;
 mod ranking;
+mod rerank;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};

@@ -21,7 +21,7 @@ use crate::model::{Normalise, SparsePart};
 use crate::predict::Best;
 
 /// Classes in a feature's list at most.
-const LIST_MAX: usize = 300;
+const LIST_MAX: usize = 150;
 /// Features of an example that are asked at most.
 const FEATURES_MAX: usize = 20;
 

@@ -6,21 +6,27 @@
 //! sparse part's centroids have seen. So a few examples are kept aside, and
 //! after each epoch the blend that ranks them best is taken. A blend of 0 says
 //! that the sparse part does not help. In the same way they choose, before
-//! training, between the two [`SparseStart`]s.
+//! training, between the two [`SparseStart`]s, and after each epoch how much the
+//! nearest training examples count ([`Neighbours`]).
 //!
-//! Cost: the network's exact ranking of at most a thousand examples an epoch.
+//! Cost: the network's exact ranking of at most a thousand examples an epoch, and
+//! their cosines with the examples of some hundred classes.
 
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
 use super::sparse_step::SparseConfig;
 use crate::data::Examples;
-use crate::model::{Activations, Network, Normalise, RowData, SparsePart, SparseStart};
+use crate::model::{
+    Activations, NeighbourScratch, Neighbours, Network, Normalise, RowData, SparsePart, SparseStart,
+};
 use crate::predict::{RescoreScratch, TopK, TopKScratch, rescore, top_k};
 use crate::sampling::{FeatureIndex, NearClasses, Truths};
 
 /// The blends that are tried.
 const BLENDS: [f32; 9] = [0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
+/// The weights of the nearest examples that are tried, for scores that count 1.
+const WEIGHTS: [f32; 6] = [0.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0];
 /// Places of the ranking that count, and what a hit in them counts: precision
 /// at 1, 3 and 5 alike, in fifteenths.
 const PLACES: [(usize, u64); 3] = [(1, 15), (3, 5), (5, 3)];
@@ -60,28 +66,39 @@ pub(super) fn choose_start(
     if log_value as f64 > LOG_LEAD * value as f64 { (log_part, log_own) } else { (part, own) }
 }
 
-/// The best blend for `held_out` examples, whose near classes are in `near`, with
-/// what the frequency of each class adds to its sparse score.
-/// The true labels take part like any other class only if they are found.
-pub(super) fn choose_blend(
-    cpu: Cpu,
-    network: &Network,
-    examples: &Examples<'_>,
-    held_out: &[u32],
-    (near, priors): (&NearClasses, &[f32]),
-) -> f32 {
-    let mut activations = Activations::default();
-    network.embed(cpu, examples, held_out, &mut activations);
-    let RowData::F32(embeddings) = activations.embeddings().data else {
-        unreachable!("embeddings are always f32")
-    };
-    let (vectors, bias) = (network.output.view(), &network.output.bias.w);
-    let mut best = TopK::new(DENSE_CANDIDATES);
-    top_k(cpu, vectors, bias, embeddings, None, &mut TopKScratch::default(), &mut best);
-    let sums = held_out
-        .par_iter()
-        .enumerate()
-        .map(|(position, &example)| {
+/// What each part of a model scores the candidates of held-out examples.
+/// True labels are candidates like any other class: only if they are found.
+pub(super) struct HeldOutScores<'a> {
+    examples: &'a Examples<'a>,
+    held_out: &'a [u32],
+    candidates: Vec<Vec<Candidate>>,
+}
+
+struct Candidate {
+    class: u32,
+    dense: f32,
+    sparse: f32,
+}
+
+impl<'a> HeldOutScores<'a> {
+    /// Of `held_out` examples, whose near classes are in `near`, with what the
+    /// frequency of each class adds to its sparse score.
+    pub(super) fn new(
+        cpu: Cpu,
+        network: &Network,
+        examples: &'a Examples<'a>,
+        held_out: &'a [u32],
+        (near, priors): (&NearClasses, &[f32]),
+    ) -> Self {
+        let mut activations = Activations::default();
+        network.embed(cpu, examples, held_out, &mut activations);
+        let RowData::F32(embeddings) = activations.embeddings().data else {
+            unreachable!("embeddings are always f32")
+        };
+        let (vectors, bias) = (network.output.view(), &network.output.bias.w);
+        let mut best = TopK::new(DENSE_CANDIDATES);
+        top_k(cpu, vectors, bias, embeddings, None, &mut TopKScratch::default(), &mut best);
+        let score = |(position, &example): (usize, &u32)| {
             let mut candidates: Vec<u32> = best.example(position).classes.to_vec();
             candidates.extend_from_slice(near.of(position));
             candidates.sort_unstable();
@@ -90,34 +107,68 @@ pub(super) fn choose_blend(
             let count = candidates.len();
             let mut scratch = RescoreScratch::default();
             let ranked = rescore(cpu, vectors, bias, embedding, &candidates, count, &mut scratch);
-            let scored: Vec<(u32, f32, f32)> = ranked
-                .classes
-                .iter()
-                .zip(ranked.scores)
-                .map(|(&class, &dense)| {
-                    let sparse = network.sparse_score(examples, example, class);
-                    (class, dense, sparse + priors[class as usize])
-                })
-                .collect();
-            BLENDS.map(|blend| value(&scored, blend, examples.labels(example as usize)))
-        })
-        .reduce(|| [0; BLENDS.len()], |a, b| std::array::from_fn(|i| a[i] + b[i]));
-    let mut chosen = 0;
-    for (i, &sum) in sums.iter().enumerate() {
-        if sum > sums[chosen] {
-            chosen = i;
-        }
+            let scored = ranked.classes.iter().zip(ranked.scores).map(|(&class, &dense)| {
+                let sparse = network.sparse_score(examples, example, class) + priors[class as usize];
+                Candidate { class, dense, sparse }
+            });
+            scored.collect()
+        };
+        Self { examples, held_out, candidates: held_out.par_iter().enumerate().map(score).collect() }
     }
-    BLENDS[chosen]
+
+    /// The best blend of dense and sparse scores.
+    pub(super) fn best_blend(&self) -> f32 {
+        self.best_of(BLENDS, |_, candidates| {
+            let scores = |blend| candidates.iter().map(|c| blended(c, blend)).collect();
+            BLENDS.map(scores)
+        })
+    }
+
+    /// The best weight of the nearest examples beside the blended scores.
+    pub(super) fn best_weight(&self, blend: f32, neighbours: &Neighbours) -> f32 {
+        // In proportion to what the other scores count.
+        let weights = WEIGHTS.map(|weight| weight * (1.0 + blend));
+        self.best_of(weights, |example, candidates| {
+            let (ids, values) = self.examples.features(example as usize);
+            let classes: Vec<u32> = candidates.iter().map(|candidate| candidate.class).collect();
+            let near = neighbours.near(ids, values, &classes, &mut NeighbourScratch::default());
+            let score = |weight: f32, (c, near): (&Candidate, &f32)| blended(c, blend) + weight * near;
+            weights.map(|weight| candidates.iter().zip(&near).map(|pair| score(weight, pair)).collect())
+        })
+    }
+
+    /// The option whose scores rank best, and the first of equals. `score` gives
+    /// the candidates' scores by each option.
+    fn best_of<const N: usize>(
+        &self,
+        options: [f32; N],
+        score: impl Fn(u32, &[Candidate]) -> [Vec<f32>; N] + Sync,
+    ) -> f32 {
+        let values = self.held_out.par_iter().zip(&self.candidates).map(|(&example, candidates)| {
+            let truths = self.examples.labels(example as usize);
+            score(example, candidates).map(|scores| value(candidates, &scores, truths))
+        });
+        let sums = values.reduce(|| [0; N], |a, b| std::array::from_fn(|i| a[i] + b[i]));
+        let mut chosen = 0;
+        for (i, &sum) in sums.iter().enumerate() {
+            if sum > sums[chosen] {
+                chosen = i;
+            }
+        }
+        options[chosen]
+    }
 }
 
-/// Mean precision of a blend for one example.
-fn value(scored: &[(u32, f32, f32)], blend: f32, truths: &[u32]) -> u64 {
-    // As in ranking: a blend of 0 asks nothing of the sparse part, not even to
-    // be a number, and what is no number has no place.
-    let score = |dense, sparse: f32| if blend == 0.0 { dense } else { dense + blend * sparse };
+/// As in ranking: a blend of 0 asks nothing of the sparse part, not even to be
+/// a number.
+fn blended(candidate: &Candidate, blend: f32) -> f32 {
+    if blend == 0.0 { candidate.dense } else { candidate.dense + blend * candidate.sparse }
+}
+
+/// Mean precision of a ranking by `scores`; what is no number has no place.
+fn value(candidates: &[Candidate], scores: &[f32], truths: &[u32]) -> u64 {
     let mut ranked: Vec<(f32, u32)> =
-        scored.iter().map(|&(c, dense, sparse)| (score(dense, sparse), c)).collect();
+        scores.iter().zip(candidates).map(|(&score, candidate)| (score, candidate.class)).collect();
     ranked.retain(|(score, _)| *score > f32::NEG_INFINITY);
     ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let ranked: Vec<u32> = ranked.iter().map(|&(_, class)| class).collect();
@@ -174,7 +225,7 @@ mod tests {
         index.refresh(&part, &priors, CLASSES);
         index.propose(&data.view(), &all, Normalise::None, 8, Truths::Kept, &mut near);
         network.sparse = Some(part);
-        choose_blend(Cpu::detect(), &network, &data.view(), &all, (&near, &priors))
+        HeldOutScores::new(Cpu::detect(), &network, &data.view(), &all, (&near, &priors)).best_blend()
     }
 
     fn truth(place: usize) -> f32 {

@@ -198,7 +198,7 @@ impl TrainConfig {
         let (epochs, batch) = match count {
             0..10_000 => (10, 256),
             10_000..50_000 => (5, 256),
-            50_000..200_000 => (3, 256),
+            50_000..200_000 => (4, 256),
             200_000..700_000 => (3, 1024),
             _ => (2, 1024),
         };
@@ -211,9 +211,11 @@ impl TrainConfig {
         let features_mean = examples.feature_ids.len() as f64 / count.max(1) as f64;
         let entries_at_most = features_mean * examples.label_ids.len() as f64;
         let fits = entries_at_most <= SPARSE_ENTRIES_MAX;
-        // Where classes are few, many examples of a batch move the same row.
-        let rate = if classes < 1000 { 1.0 } else { SparseConfig::default().rate };
-        let sparse = fits.then(|| SparseConfig { rate, ..SparseConfig::default() });
+        // The more labels an example has, the more rows it moves; and where classes
+        // are few, many examples of a batch move the same row.
+        let labels_mean = (examples.label_ids.len() as f32 / count.max(1) as f32).max(1.0);
+        let rate = if classes < 1000 { 1.0 } else { SparseConfig::default().rate } / labels_mean;
+        let sparse = fits.then(|| SparseConfig { rate, epochs, ..SparseConfig::default() });
         why.push(match fits {
             true => {
                 "auto: sparse weights beside the network; held-out examples say how much they count".into()

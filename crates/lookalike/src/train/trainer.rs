@@ -6,7 +6,7 @@ use lookalike_kernels::Cpu;
 use rand::Rng as _;
 use serde::{Deserialize, Serialize};
 
-use super::blend::{choose_blend, choose_start};
+use super::blend::{HeldOutScores, choose_start};
 use super::config::{ConfigError, TrainConfig};
 use super::output_step::StepContext;
 use super::stages::{Stage, StageClock, StageTimes};
@@ -15,7 +15,7 @@ use crate::artifact::Model;
 use crate::data::Examples;
 use crate::hashing::{Incremental, RefreshSchedule};
 use crate::loss::Loss;
-use crate::model::{Network, SparsePart};
+use crate::model::{Neighbours, Network, SparsePart};
 use crate::optim::Adam;
 use crate::random::{Stream, mix, rng};
 use crate::sampling::{self, SamplerKind, SamplerStats, Setup};
@@ -340,20 +340,26 @@ impl<'a> Trainer<'a> {
         self.has_tables = true;
     }
 
-    /// At the end of an epoch: how much does the sparse part help? One that does
-    /// not, also because it has diverged, is dropped: searching near classes with
-    /// it costs time. Held-out examples have then nothing left to choose and are
-    /// trained on like the others.
+    /// At the end of an epoch: how much does the sparse part help, and how much do
+    /// the nearest examples? A sparse part that does not, also because it has
+    /// diverged, is dropped: searching near classes with it costs time. Held-out
+    /// examples have then nothing left to choose and are trained on like the others.
     fn blend(&mut self) {
         let (Some(config), network) = (self.model.training.sparse, &mut self.model.network) else { return };
-        let Some(before) = network.sparse.as_ref().map(SparsePart::blend) else { return };
-        let blend = if self.held_out.is_empty() {
-            before
-        } else {
+        let Some(sparse) = &network.sparse else { return };
+        let mut blend = sparse.blend();
+        if !self.held_out.is_empty() {
             self.step.refresh(network);
             let near = self.step.near(network, &self.examples, &self.held_out, config.negatives);
-            choose_blend(self.cpu, network, &self.examples, &self.held_out, near)
-        };
+            let scores = HeldOutScores::new(self.cpu, network, &self.examples, &self.held_out, near);
+            blend = scores.best_blend();
+            let kept = network.neighbours.take();
+            if config.neighbours && blend != 0.0 {
+                let kept = kept.unwrap_or_else(|| Neighbours::new(&self.examples, &self.order));
+                let weight = scores.best_weight(blend, &kept);
+                network.neighbours = (weight != 0.0).then(|| kept.weighted(weight));
+            }
+        }
         if blend == 0.0 {
             network.sparse = None;
             self.model.training.sparse = None;

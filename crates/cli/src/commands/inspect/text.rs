@@ -150,6 +150,9 @@ impl Explanation {
             let rest: f32 = others.iter().map(|(contribution, _)| contribution).sum();
             writeln!(out, "{rest:+9.3}  ({} other features)", others.len())?;
         }
+        if self.carried.neighbours != 0.0 {
+            writeln!(out, "{:+9.3}  (the nearest training examples)", self.carried.neighbours)?;
+        }
         writeln!(out, "{:+9.3}  (constant: the biases)", self.carried.constant)?;
         let Some((counts, negatives)) = &self.negatives else {
             return writeln!(out, "\nnegatives: all classes, since the model was trained with full softmax");

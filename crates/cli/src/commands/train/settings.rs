@@ -111,12 +111,16 @@ pub(crate) struct SettingArguments {
     /// Epochs that train the sparse weights
     #[arg(long, value_name = "E")]
     sparse_epochs: Option<usize>,
-    /// Learning rate of the sparse weights; a twentieth of it if they start from logarithms
+    /// Learning rate of the sparse weights; a fortieth of it if they start from logarithms
     #[arg(long, value_name = "R")]
     sparse_lr: Option<f32>,
     /// Nearest classes by sparse weights that are negatives
     #[arg(long, value_name = "N")]
     sparse_negatives: Option<usize>,
+    /// Keep the training examples in a model with sparse weights, if classes are
+    /// then ranked better by the nearest of them: true or false
+    #[arg(long, value_name = "BOOL")]
+    neighbours: Option<bool>,
 }
 
 /// Reads a value by the name it has in configuration files.
@@ -174,6 +178,7 @@ impl SettingArguments {
             set(&mut sparse.epochs, &self.sparse_epochs);
             set(&mut sparse.rate, &self.sparse_lr);
             set(&mut sparse.negatives, &self.sparse_negatives);
+            set(&mut sparse.neighbours, &self.neighbours);
         }
         if config.loss == Loss::Nce && config.sampler.uses_tables() {
             return Err(usage(format!(
