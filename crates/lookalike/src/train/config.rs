@@ -195,17 +195,24 @@ impl TrainConfig {
     /// were made on validation parts (docs/notes/accuracy.md).
     pub fn auto(examples: &Examples<'_>) -> (Self, Vec<String>) {
         let (count, classes) = (examples.len(), examples.num_classes);
+        let has_few_classes = classes < 1000;
         let (epochs, batch) = match count {
             0..10_000 => (10, 256),
-            10_000..50_000 => (5, 256),
-            50_000..200_000 => (4, 256),
+            10_000..200_000 if has_few_classes => (5, 256),
+            10_000..200_000 => (4, 256),
             200_000..700_000 => (3, 1024),
             _ => (2, 1024),
         };
-        let budget = ((classes as f64 * 0.02) as usize).clamp(100, 200).min(classes.max(1));
+        // Many negatives pay where a class has examples enough to learn from them.
+        let per_class = count as f64 / classes.max(1) as f64;
+        let by_classes = (classes as f64 * 0.02).clamp(100.0, 200.0);
+        let budget = by_classes.min((16.0 * per_class).max(100.0)) as usize;
+        let budget = budget.min(classes.max(1));
         let mut why = vec![
             format!("auto: {epochs} epochs in batches of {batch}, as there are {count} examples"),
-            format!("auto: {budget} negatives an example, as there are {classes} classes"),
+            format!(
+                "auto: {budget} negatives an example, as there are {classes} classes with {per_class:.1} examples each"
+            ),
         ];
         // Every label of an example has at most the example's features.
         let features_mean = examples.feature_ids.len() as f64 / count.max(1) as f64;
@@ -214,11 +221,11 @@ impl TrainConfig {
         // The more labels an example has, the more rows it moves; and where classes
         // are few, many examples of a batch move the same row.
         let labels_mean = (examples.label_ids.len() as f32 / count.max(1) as f32).max(1.0);
-        let rate = if classes < 1000 { 1.0 } else { SparseConfig::default().rate } / labels_mean;
+        let rate = if has_few_classes { 1.0 } else { SparseConfig::default().rate } / labels_mean;
         let sparse = fits.then(|| SparseConfig { rate, epochs, ..SparseConfig::default() });
         why.push(match fits {
             true => {
-                "auto: sparse weights beside the network; held-out examples say how much they count".into()
+                "auto: sparse weights beside the network, and the training examples themselves; held-out examples say how much they count".into()
             }
             false => format!("auto: no sparse weights, which could be {entries_at_most:.0}"),
         });
