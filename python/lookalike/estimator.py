@@ -56,7 +56,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     random_state
         The seed. `None` is a fixed seed too: nothing is ever random by the clock.
     preset
-        Settings to start from, such as `"paper"` or `"amazon-670k"`.
+        Settings to start from: `"auto"`, the command line's default, which looks at
+        the size of the data, `"paper"`, `"amazon-670k"` and others.
     sparse
         Whether classes have sparse weights on the features of their own examples,
         beside the network: `True`, `False`, or settings such as `{"epochs": 3}`.
@@ -135,12 +136,20 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def settings_in_use(self) -> dict[str, Any]:
         """All settings of training: defaults, preset, and what was given.
 
+        The preset `"auto"` depends on the data, so there are none before `fit`;
+        after it, they are those of the model.
+
         >>> ExtremeClassifier("lsh-label", hidden=64).settings_in_use()["hidden"]
         [64]
         """
+        if hasattr(self, "settings_"):
+            return self.settings_
+        return self._settings_for(None)
+
+    def _settings_for(self, size: tuple[int, int, int, int] | None) -> dict[str, Any]:
         parameters = self.get_params(deep=False)
         given = {name: value for name, value in parameters.items() if name not in _NO_SETTINGS}
-        return training_settings(self.preset, self.settings, {**given, "seed": self.random_state})
+        return training_settings(self.preset, self.settings, {**given, "seed": self.random_state}, size)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -202,7 +211,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> model.predict([[0.0, 2.0]]).tolist()
         [3]
         """
-        settings = {**self.settings_in_use(), "lr-schedule": "constant"}
+        settings = {**self._settings_for(None), "lr-schedule": "constant"}
         if not self.__sklearn_is_fitted__():
             if classes is None and not _labels.is_matrix(_labels.as_array(y)):
                 raise ValueError("the first call of partial_fit needs classes: all labels there will be")
@@ -235,7 +244,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
             )
         y = _labels.as_array(y)
-        settings = self.settings_in_use() if settings is None else settings
+        if settings is None and self.preset != "auto":
+            settings = self._settings_for(None)
         features = self._features(X, reset=True)
         examples = len(features[0]) - 1
         if _labels.num_examples(y) != examples:
@@ -247,6 +257,9 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         self.classes_ = known
         labels = self._known_labels(y, examples)
+        if settings is None:
+            settings = self._settings_for((examples, len(known), len(features[1]), len(labels[1])))
+            self.settings_ = settings
         progress = Progress(self.verbose)
         try:
             self._model, outcome = _native.Model.train(
@@ -287,7 +300,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
 
     def _forget(self) -> None:
-        for name in ("_model", "_vectoriser", "classes_", "history_", "n_features_in_", "feature_names_in_"):
+        learnt = ("_model", "_vectoriser", "classes_", "history_", "settings_")
+        for name in (*learnt, "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
 
     # Input

@@ -299,7 +299,7 @@ impl Model {
         self.check_features(examples.num_features)?;
         let classes = self.checked_classes(classes.as_slice()?)?;
         let postings = sparse.postings(network.config.num_features);
-        let ids: Vec<u32> = classes.iter().map(|&class| class as u32).collect();
+        let class_ids: Vec<u32> = classes.iter().map(|&class| class as u32).collect();
         let scores_of = |(row, scratch): &mut (Vec<f32>, NeighbourScratch), example: usize| -> Vec<f32> {
             let (ids, values) = examples.features(example);
             let factor = sparse.blend() * network.config.normalise.factor(values);
@@ -313,7 +313,7 @@ impl Model {
             }
             let mut scores: Vec<f32> = classes.iter().map(|&class| row[class]).collect();
             if let Some(neighbours) = &network.neighbours {
-                neighbours.add_scores(examples.features(example), &ids, &mut scores, scratch);
+                neighbours.add_scores((ids, values), &class_ids, &mut scores, scratch);
             }
             scores
         };

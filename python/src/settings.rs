@@ -3,16 +3,26 @@
 use lookalike::metrics::MetricOptions;
 use lookalike::sampling::SamplerKind;
 use lookalike::text::TextOptions;
-use lookalike::train::TrainConfig;
+use lookalike::train::{AUTO, DataSize, TrainConfig};
 use pyo3::prelude::*;
 
 use crate::error;
 
-/// The settings of training as JSON: the defaults, or those of a preset.
+/// The settings of training as JSON: the defaults, or those of a preset. The
+/// preset `auto` wants the numbers of examples, classes, feature values and labels.
 #[pyfunction]
-#[pyo3(signature = (preset=None))]
-pub(crate) fn training_settings(preset: Option<&str>) -> PyResult<String> {
-    let config = preset.map_or_else(|| Ok(TrainConfig::default()), TrainConfig::preset);
+#[pyo3(signature = (preset=None, size=None))]
+pub(crate) fn training_settings(
+    preset: Option<&str>,
+    size: Option<(usize, usize, usize, usize)>,
+) -> PyResult<String> {
+    let config = match (preset, size) {
+        (Some(AUTO), Some((examples, classes, feature_values, labels))) => {
+            Ok(TrainConfig::auto(DataSize { examples, classes, feature_values, labels }).0)
+        }
+        (Some(preset), _) => TrainConfig::preset(preset),
+        (None, _) => Ok(TrainConfig::default()),
+    };
     serde_json::to_string(&config.map_err(error::value)?).map_err(error::value)
 }
 

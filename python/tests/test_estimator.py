@@ -250,6 +250,13 @@ def test_settings_reach_training_and_unknown_ones_are_refused(generated):
     assert used["lr-schedule"] == "linear"
     assert model.set_params(epochs=1).fit(train.X, train.Y).to_numpy()["hidden.0.weight"].shape == (16, 8)
     assert ExtremeClassifier(preset="wiki-325k").settings_in_use()["lsh"]["l"] == 300
+    chosen = ExtremeClassifier(preset="auto", hidden=8)
+    with pytest.raises(ValueError, match="auto depends on the whole data"):
+        chosen.settings_in_use()
+    with pytest.raises(ValueError, match="auto depends on the whole data"):
+        chosen.partial_fit(train.X, train.Y)
+    used = chosen.fit(train.X, train.Y).settings_in_use()
+    assert (used["hidden"], used["epochs"], used["sparse"]["epochs"]) == ([8], 10, 10)
     with pytest.raises(ValueError, match="epocs"):
         ExtremeClassifier(settings={"epocs": 3}).fit(train.X, train.Y)
     with pytest.raises(ValueError, match="no preset"):

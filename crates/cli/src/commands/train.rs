@@ -166,7 +166,7 @@ fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode>
         None => {
             let mut settings = base;
             if arguments.is_auto() {
-                let (chosen, why) = TrainConfig::auto(&examples);
+                let (chosen, why) = TrainConfig::auto((&examples).into());
                 let chosen = Settings { training: chosen, ..settings.clone() };
                 settings.training = chosen.with(arguments.config.as_deref())?.training;
                 why.into_iter().for_each(&say);

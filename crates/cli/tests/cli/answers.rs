@@ -158,6 +158,10 @@ fn a_model_shows_its_sparse_part() {
     let text = folder.succeed("inspect model").out;
     let line = text.lines().find(|line| line.starts_with("sparse ")).unwrap();
     assert!(line.contains(&format!("count {blend} times")), "{line}");
+    let kept = folder.succeed("inspect model --json").json()["neighbours"].clone();
+    assert_eq!(text.contains("\nneighbours "), !kept.is_null(), "{text}");
+    folder.succeed(&format!("{train} true --neighbours false"));
+    assert!(folder.succeed("inspect model --json").json()["neighbours"].is_null());
     folder.succeed(&format!("{train} false"));
     assert!(folder.succeed("inspect model --json").json()["sparse"].is_null());
     assert!(!folder.succeed("inspect model").out.contains("\nsparse "));

@@ -130,8 +130,8 @@ pub enum ConfigError {
     },
     /// The preset that looks at the data was asked for where there is none yet.
     #[error(
-        "the preset auto depends on the data and belongs to `lookalike train`; here, start from plain (with sparse \
-         weights if wanted) or another preset"
+        "the preset auto depends on the whole data, which is not known here; start from plain (with sparse weights \
+         if wanted) or another preset"
     )]
     NeedsData,
     /// A sampler that cannot be.
@@ -152,6 +152,30 @@ pub const PRESETS: [(&str, &str); 7] = [
     ("odp-105k", "the paper's settings for ODP: batch 128, K=5, L=150, sparsity 0.04"),
     ("amazon-uniform", "the paper's settings for Amazon-Uniform: batch 256, K=6, L=150, sparsity 0.02"),
 ];
+
+/// What [`TrainConfig::auto`] wants to know of the data.
+#[derive(Clone, Copy, Debug)]
+pub struct DataSize {
+    /// Examples.
+    pub examples: usize,
+    /// Classes.
+    pub classes: usize,
+    /// Feature values of all examples.
+    pub feature_values: usize,
+    /// Labels of all examples.
+    pub labels: usize,
+}
+
+impl From<&Examples<'_>> for DataSize {
+    fn from(examples: &Examples<'_>) -> Self {
+        Self {
+            examples: examples.len(),
+            classes: examples.num_classes,
+            feature_values: examples.feature_ids.len(),
+            labels: examples.label_ids.len(),
+        }
+    }
+}
 
 impl TrainConfig {
     /// The settings behind a preset's name.
@@ -193,8 +217,8 @@ impl TrainConfig {
 
     /// What suits data of this size, and why, in lines for the user. The choices
     /// were made on validation parts (docs/notes/accuracy.md).
-    pub fn auto(examples: &Examples<'_>) -> (Self, Vec<String>) {
-        let (count, classes) = (examples.len(), examples.num_classes);
+    pub fn auto(size: DataSize) -> (Self, Vec<String>) {
+        let DataSize { examples: count, classes, feature_values, labels } = size;
         let has_few_classes = classes < 1000;
         let (epochs, batch) = match count {
             0..10_000 => (10, 256),
@@ -215,12 +239,12 @@ impl TrainConfig {
             ),
         ];
         // Every label of an example has at most the example's features.
-        let features_mean = examples.feature_ids.len() as f64 / count.max(1) as f64;
-        let entries_at_most = features_mean * examples.label_ids.len() as f64;
+        let features_mean = feature_values as f64 / count.max(1) as f64;
+        let entries_at_most = features_mean * labels as f64;
         let fits = entries_at_most <= SPARSE_ENTRIES_MAX;
         // The more labels an example has, the more rows it moves; and where classes
         // are few, many examples of a batch move the same row.
-        let labels_mean = (examples.label_ids.len() as f32 / count.max(1) as f32).max(1.0);
+        let labels_mean = (labels as f32 / count.max(1) as f32).max(1.0);
         let rate = if has_few_classes { 1.0 } else { SparseConfig::default().rate } / labels_mean;
         let sparse = fits.then(|| SparseConfig { rate, epochs, ..SparseConfig::default() });
         why.push(match fits {

@@ -18,7 +18,7 @@ pub mod tensorboard;
 mod trainer;
 mod turnaround;
 
-pub use config::{AUTO, ConfigError, PRESETS, RateSchedule, TrainConfig};
+pub use config::{AUTO, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
 pub use output_step::StepContext;
 pub use run::{Every, Observer, Outcome, Validation, run};
 pub use sparse_step::SparseConfig;
