@@ -4,14 +4,14 @@
 //! The classes that a [`SparsePart`] scores high for an example share its
 //! telling features. Scoring all of them exactly walks every posting of every
 //! feature, and common features have postings for most classes. Here each
-//! feature lists only the [`LIST_MAX`] classes with the largest weights on it,
-//! and an example asks only its [`FEATURES_MAX`] largest features: the sums over
-//! these lists, with what the frequency of each class adds, say well enough which
+//! feature lists only the [`LIST_MAX`] classes with the largest weights on it, and
+//! an example asks only its [`FEATURES_MAX`] largest features, and the fewer it has
+//! the more of each list: the sums over these lists, with what the frequency of each class adds, say well enough which
 //! classes are near. Lists age as weights
 //! move, and are made again when the schedule of the hash tables says so.
 //!
-//! Cost: at most `FEATURES_MAX · LIST_MAX` additions an example, however many
-//! classes there are; O(entries) to make the lists.
+//! Cost: at most [`ADDITIONS_MAX`] additions an example, however many classes
+//! there are; O(entries) to make the lists.
 
 use rayon::prelude::*;
 
@@ -21,16 +21,18 @@ use crate::model::{Normalise, SparsePart};
 use crate::predict::Best;
 
 /// Classes in a feature's list at most.
-const LIST_MAX: usize = 150;
+const LIST_MAX: usize = 300;
 /// Features of an example that are asked at most.
 const FEATURES_MAX: usize = 20;
+/// List entries that an example walks at most.
+const ADDITIONS_MAX: usize = 3000;
 
 /// For each feature, the classes that weigh it most; see the module's description.
 #[derive(Debug, Default)]
 pub struct FeatureIndex {
     /// Where each feature's list starts, and one more.
     offsets: Vec<usize>,
-    /// Classes with their weights.
+    /// Classes with their weights, those that count most first.
     lists: Vec<(u32, f32)>,
     /// What the frequency of each class adds.
     priors: Vec<f32>,
@@ -84,14 +86,13 @@ impl FeatureIndex {
         let largest = |feature: u32| {
             let (classes, weights) = postings.of(feature);
             let mut list: Vec<(u32, f32)> = classes.iter().copied().zip(weights.iter().copied()).collect();
+            let value = |&(class, weight): &(u32, f32)| weight + priors[class as usize];
+            let order = |a: &(u32, f32), b: &(u32, f32)| value(b).total_cmp(&value(a)).then(a.0.cmp(&b.0));
             if list.len() > LIST_MAX {
-                let value = |&(class, weight): &(u32, f32)| weight + priors[class as usize];
-                list.select_nth_unstable_by(LIST_MAX - 1, |a, b| {
-                    value(b).total_cmp(&value(a)).then(a.0.cmp(&b.0))
-                });
+                list.select_nth_unstable_by(LIST_MAX - 1, order);
                 list.truncate(LIST_MAX);
-                list.sort_unstable_by_key(|&(class, _)| class);
             }
+            list.sort_unstable_by(order);
             list
         };
         let lists: Vec<_> = (0..num_features as u32).into_par_iter().map(largest).collect();
@@ -153,8 +154,10 @@ impl FeatureIndex {
         }
         // Whatever order selection left them in, sums are taken in one order.
         largest.sort_unstable_by_key(|&(_, id)| id);
+        let each = ADDITIONS_MAX / largest.len().max(1);
         for &(value, id) in largest.iter() {
-            for &(class, weight) in &self.lists[self.offsets[id as usize]..self.offsets[id as usize + 1]] {
+            let list = &self.lists[self.offsets[id as usize]..self.offsets[id as usize + 1]];
+            for &(class, weight) in list.iter().take(each) {
                 let sum = &mut sums[class as usize];
                 if *sum == 0.0 {
                     met.push(class);
