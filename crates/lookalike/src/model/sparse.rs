@@ -65,7 +65,7 @@ impl SparseStart {
     pub fn rate(self) -> f32 {
         match self {
             Self::Centroid => 1.0,
-            Self::LogMean => 0.025,
+            Self::LogMean => 0.02,
         }
     }
 }

@@ -6,8 +6,8 @@
 //! sparse part's centroids have seen. So a few examples are kept aside, and
 //! after each epoch the blend that ranks them best is taken. A blend of 0 says
 //! that the sparse part does not help. In the same way they choose, before
-//! training, between the two [`SparseStart`]s, and after each epoch how much the
-//! nearest training examples count ([`Neighbours`]).
+//! training, between the two [`SparseStart`]s, and after the last epoch how much
+//! the nearest training examples count ([`Neighbours`]).
 //!
 //! Cost: the network's exact ranking of at most a thousand examples an epoch, and
 //! their cosines with the examples of some hundred classes.

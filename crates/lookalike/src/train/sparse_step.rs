@@ -55,7 +55,7 @@ impl Default for SparseConfig {
     fn default() -> Self {
         Self {
             epochs: 2,
-            rate: 8.0,
+            rate: 10.0,
             start: 12.0,
             negatives: 50,
             entries_max: 2000,

@@ -340,8 +340,8 @@ impl<'a> Trainer<'a> {
         self.has_tables = true;
     }
 
-    /// At the end of an epoch: how much does the sparse part help, and how much do
-    /// the nearest examples? A sparse part that does not, also because it has
+    /// At the end of an epoch: how much does the sparse part help, and, after the
+    /// last one, how much do the nearest examples? A sparse part that does not, also because it has
     /// diverged, is dropped: searching near classes with it costs time. Held-out
     /// examples have then nothing left to choose and are trained on like the others.
     fn blend(&mut self) {
@@ -354,7 +354,9 @@ impl<'a> Trainer<'a> {
             let scores = HeldOutScores::new(self.cpu, network, &self.examples, &self.held_out, near);
             blend = scores.best_blend();
             let kept = network.neighbours.take();
-            if config.neighbours && blend != 0.0 {
+            // Searching them takes a while, and no step of training needs them.
+            let is_last = self.model.progress.epoch + 1 >= self.model.training.epochs;
+            if config.neighbours && blend != 0.0 && (is_last || kept.is_some()) {
                 let kept = kept.unwrap_or_else(|| Neighbours::new(&self.examples, &self.order));
                 let weight = scores.best_weight(blend, &kept);
                 network.neighbours = (weight != 0.0).then(|| kept.weighted(weight));

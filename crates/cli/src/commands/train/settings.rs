@@ -111,7 +111,7 @@ pub(crate) struct SettingArguments {
     /// Epochs that train the sparse weights
     #[arg(long, value_name = "E")]
     sparse_epochs: Option<usize>,
-    /// Learning rate of the sparse weights; a fortieth of it if they start from logarithms
+    /// Learning rate of the sparse weights; a fiftieth of it if they start from logarithms
     #[arg(long, value_name = "R")]
     sparse_lr: Option<f32>,
     /// Nearest classes by sparse weights that are negatives
