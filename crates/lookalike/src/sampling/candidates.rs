@@ -109,6 +109,11 @@ impl CandidateBlock<'_> {
         self.first..self.first + self.counts.len()
     }
 
+    /// The room for an example's classes.
+    pub fn room(&self) -> usize {
+        self.stride
+    }
+
     /// For each example of the block: room for its classes, and its counts.
     pub fn slots(&mut self) -> impl Iterator<Item = (&mut [u32], &mut Counts)> {
         self.classes.chunks_exact_mut(self.stride).zip(self.counts.iter_mut())

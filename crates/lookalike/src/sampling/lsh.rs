@@ -108,7 +108,7 @@ impl LshSampler {
         let start = Instant::now();
         let lanes = self.tables.family().tables() * LANES;
         worker.codes.resize(self.queries.len() * lanes, 0);
-        worker.marks.prepare(self.tables.classes());
+        worker.marks.prepare(self.tables.classes(), out.room());
         let Worker { block, scratch, codes, marks, .. } = worker;
         for (&query, codes) in self.queries.iter().zip(codes.chunks_exact_mut(lanes)) {
             load_queries(query, request, out.positions(), block);

@@ -91,7 +91,7 @@ impl<D: Distribution> Sampler for StaticSampler<D> {
         let this = &*self;
         out.par_blocks_mut(BLOCK).for_each(|mut block| {
             this.workers.with(|marks| {
-                marks.prepare(this.distribution.classes());
+                marks.prepare(this.distribution.classes(), block.room());
                 let positions = block.positions();
                 for (position, (slot, counts)) in positions.zip(block.slots()) {
                     *counts = this.gather(request, position, slot, marks);
