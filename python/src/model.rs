@@ -152,6 +152,9 @@ impl Model {
             "sparse": model.network.sparse.as_ref().map(
                 |sparse| serde_json::json!({ "entries": sparse.num_entries(), "blend": sparse.blend() })
             ),
+            "neighbours": model.network.neighbours.as_ref().map(
+                |part| serde_json::json!({ "examples": part.num_examples(), "weight": part.weight() })
+            ),
         });
         Ok(description.to_string())
     }
@@ -277,6 +280,15 @@ impl Model {
             dict.set_item("sparse.lengths", lengths.into_pyarray(py))?;
             dict.set_item("sparse.features", sparse.features.clone().into_pyarray(py))?;
             dict.set_item("sparse.weights", vector(sparse.weights()))?;
+        }
+        if let Some(neighbours) = &network.neighbours {
+            let (features, values) = neighbours.entries();
+            let values: Vec<f32> = values.iter().map(|value| value.to_f32()).collect();
+            dict.set_item("neighbours.lengths", neighbours.lengths().into_pyarray(py))?;
+            dict.set_item("neighbours.features", features.to_vec().into_pyarray(py))?;
+            dict.set_item("neighbours.values", values.into_pyarray(py))?;
+            dict.set_item("neighbours.class_lengths", neighbours.class_lengths().into_pyarray(py))?;
+            dict.set_item("neighbours.members", neighbours.members().to_vec().into_pyarray(py))?;
         }
         Ok(dict)
     }

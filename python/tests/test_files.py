@@ -116,6 +116,17 @@ def test_each_reads_what_the_other_wrote(generated, command, tmp_path):
     assert json.loads(loaded._model.describe())["progress"]["epoch"] == 3
 
 
+def nearest_examples(parts, examples):
+    """What the training examples in a model say, by the formula of docs/method.md."""
+    kept = np.zeros((len(parts["neighbours.lengths"]), examples.shape[1]))
+    rows = np.repeat(np.arange(len(kept)), parts["neighbours.lengths"])
+    kept[rows, parts["neighbours.features"]] = parts["neighbours.values"]
+    terms = np.expm1(30 * np.clip(examples @ kept.T, 0, 1))
+    ends = np.cumsum(parts["neighbours.class_lengths"])
+    members = np.split(parts["neighbours.members"], ends[:-1])
+    return np.stack([np.log1p(terms[:, of_class].sum(axis=1)) for of_class in members], axis=1)
+
+
 def test_a_model_with_a_sparse_part_predicts_and_is_saved_with_it(generated, tmp_path):
     train, test = generated
     model = ExtremeClassifier("full", **SETTINGS, sparse=True).fit(train.X, train.Y)
@@ -136,7 +147,11 @@ def test_a_model_with_a_sparse_part_predicts_and_is_saved_with_it(generated, tmp
     weights[rows, parts["sparse.features"]] = parts["sparse.weights"]
     examples = test.X.toarray() / np.linalg.norm(test.X.toarray(), axis=1, keepdims=True)
     dense = model.embed(test.X) @ parts["output.weight"].T + parts["output.bias"]
-    np.testing.assert_allclose(scores, dense + blend * examples @ weights.T, rtol=1e-4, atol=1e-4)
+    near = nearest_examples(parts, examples)
+    weight = json.loads(model._model.describe())["neighbours"]["weight"]
+    assert weight > 0
+    expected = dense + blend * examples @ weights.T + weight * near
+    np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
 
     model.save(tmp_path / "model")
     for other in (ExtremeClassifier.load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
