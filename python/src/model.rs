@@ -276,8 +276,7 @@ impl Model {
         dict.set_item("output.weight", weights(py, &network.output)?)?;
         dict.set_item("output.bias", vector(&network.output.bias.w))?;
         if let Some(sparse) = &network.sparse {
-            let lengths: Vec<u32> = sparse.offsets.windows(2).map(|w| (w[1] - w[0]) as u32).collect();
-            dict.set_item("sparse.lengths", lengths.into_pyarray(py))?;
+            dict.set_item("sparse.lengths", sparse.lengths().into_pyarray(py))?;
             dict.set_item("sparse.features", sparse.features.clone().into_pyarray(py))?;
             dict.set_item("sparse.weights", vector(sparse.weights()))?;
         }

@@ -85,7 +85,8 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
             neighbours.map(|part| json!({ "examples": part.num_examples(), "weight": part.weight() }));
         let summary = json!({
             "network": shape, "training": training, "progress": model.progress, "tables": tables,
-            "sparse": sparse, "neighbours": neighbours, "parameters": model.network.num_parameters(), "bytes-on-disk": bytes,
+            "sparse": sparse, "neighbours": neighbours,
+            "parameters": model.network.num_parameters(), "bytes-on-disk": bytes,
             "reads-text": model.text.is_some(), "has-label-names": model.label_names().is_some(),
         });
         writeln!(out, "{summary}")?;

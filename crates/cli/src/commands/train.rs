@@ -319,16 +319,11 @@ fn describe_blend(network: &Network) -> String {
                 SparseStart::LogMean => "logarithms of means",
             };
             let blend = sparse.blend();
-            let nearest = match &network.neighbours {
-                Some(neighbours) => {
-                    let weight = human::number(f64::from(neighbours.weight()));
-                    format!("the nearest training examples {weight} times")
-                }
-                None => "the nearest training examples not at all".into(),
-            };
-            format!(
-                "chosen on held-out examples: sparse weights, from {start}, count {blend} times, {nearest}"
-            )
+            let nearest = network.neighbours.as_ref().map_or(String::new(), |neighbours| {
+                let weight = human::number(f64::from(neighbours.weight()));
+                format!(", the nearest training examples {weight} times")
+            });
+            format!("chosen on held-out examples: sparse weights, from {start}, count {blend} times{nearest}")
         }
         None => "sparse weights did not help on held-out examples and were dropped".into(),
     }

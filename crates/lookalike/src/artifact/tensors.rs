@@ -70,9 +70,7 @@ pub(super) fn write_tensors(path: &Path, model: &Model, group: Group) -> Result<
     let is_weights = group == Group::Weights;
     let sparse = model.network.sparse.as_ref().filter(|_| is_weights);
     let neighbours = model.network.neighbours.as_ref().filter(|_| is_weights);
-    let lengths: Vec<u32> = sparse.map_or(vec![], |sparse| {
-        (0..sparse.num_classes()).map(|class| sparse.range(class).len() as u32).collect()
-    });
+    let lengths = sparse.map_or(vec![], SparsePart::lengths);
     if let Some(sparse) = sparse {
         tensors.push(vector_read(SPARSE[0], &lengths));
         tensors.push(vector_read(SPARSE[1], &sparse.features));

@@ -8,6 +8,7 @@
 
 mod examples_of_class;
 mod hidden;
+mod lists;
 mod neighbours;
 mod network;
 mod rows;

@@ -20,6 +20,7 @@ use half::bf16;
 
 use super::Normalise;
 use super::examples_of_class::ExamplesOfClass;
+use super::lists::{lengths, offsets};
 use crate::data::Examples;
 
 /// How fast an example counts less with its distance: between 15 and 30 hardly
@@ -200,19 +201,6 @@ impl Neighbours {
         // Most examples have nothing in common with a query, and exponentials are slow.
         if cosine > 0.0 { (SHARPNESS * cosine.min(1.0)).exp_m1() } else { 0.0 }
     }
-}
-
-fn offsets(lengths: &[u32]) -> Vec<u64> {
-    let mut end = 0;
-    let ends = lengths.iter().map(|&length| {
-        end += u64::from(length);
-        end
-    });
-    std::iter::once(0).chain(ends).collect()
-}
-
-fn lengths(offsets: &[u64]) -> Vec<u32> {
-    offsets.windows(2).map(|pair| (pair[1] - pair[0]) as u32).collect()
 }
 
 #[cfg(test)]

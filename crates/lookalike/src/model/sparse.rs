@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Normalise;
 use super::examples_of_class::ExamplesOfClass;
+use super::lists::{lengths, offsets};
 use crate::data::Examples;
 use crate::hashing::PerThread;
 
@@ -97,14 +98,7 @@ impl SparsePart {
         blend: f32,
         start: SparseStart,
     ) -> Self {
-        let mut offsets = Vec::with_capacity(lengths.len() + 1);
-        offsets.push(0);
-        let mut end = 0;
-        offsets.extend(lengths.iter().map(|&length| {
-            end += u64::from(length);
-            end
-        }));
-        Self { offsets, features, weights, blend, start, postings: OnceLock::new() }
+        Self { offsets: offsets(lengths), features, weights, blend, start, postings: OnceLock::new() }
     }
 
     /// Each class at the mean of those of its examples that are in `chosen`; and
@@ -143,6 +137,11 @@ impl SparsePart {
     /// The number of classes.
     pub fn num_classes(&self) -> usize {
         self.offsets.len().saturating_sub(1)
+    }
+
+    /// The number of weights of each class.
+    pub fn lengths(&self) -> Vec<u32> {
+        lengths(&self.offsets)
     }
 
     /// Where a class's entries are.

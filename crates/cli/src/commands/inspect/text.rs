@@ -185,7 +185,8 @@ impl Explanation {
         });
         json!({
             "text": text, "prior": self.features.is_empty(), "predictions": predictions,
-            "features": features, "constant": self.carried.constant, "lead": self.carried.lead,
+            "features": features, "neighbours": self.carried.neighbours,
+            "constant": self.carried.constant, "lead": self.carried.lead,
             "sampler": model.training.sampler, "negatives": negatives,
         })
     }
