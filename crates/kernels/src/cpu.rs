@@ -92,7 +92,10 @@ impl Cpu {
         let mut levels = vec![Self::portable()];
         #[cfg(target_arch = "x86_64")]
         {
-            let avx2 = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("bmi1")
+                && is_x86_feature_detected!("popcnt");
             if avx2 {
                 levels.push(Self(Level::Avx2));
             }
@@ -103,7 +106,7 @@ impl Cpu {
                 && is_x86_feature_detected!("avx512vl")
             {
                 levels.push(Self(Level::Avx512));
-                if is_x86_feature_detected!("avx512bf16") {
+                if is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vbmi2") {
                     levels.push(Self(Level::Avx512Bf16));
                 }
             }

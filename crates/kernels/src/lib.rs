@@ -14,6 +14,7 @@
 //! of the caller, never of the user's data.
 
 mod aligned;
+mod bits;
 mod cpu;
 mod element;
 mod gemm;
@@ -43,6 +44,12 @@ pub const fn padded(len: usize) -> usize {
 /// An entry of a class's (or feature's) list: the example's number in the batch
 /// shifted left by this, with flags of the caller's in the low bits.
 pub const FLAG_BITS: u32 = 2;
+
+/// Rows of bits that [`transpose_bits`] turns around at once: as many as a word has.
+pub const BIT_ROWS: usize = 64;
+
+/// Words of each of them, side by side: what the widest register holds.
+pub const BIT_WORDS: usize = 8;
 
 /// One step of Adam, everything that is the same for all rows.
 ///
@@ -190,6 +197,22 @@ dispatch! {
         shift: u32,
         out: &mut [u32],
     ) = hashing::dwta_codes;
+
+    /// Turns squares of bits around that lie side by side: bit `c` of word `w` of
+    /// row `r` becomes bit `r` of word `w` of row `c`.
+    pub fn transpose_bits(rows: &mut [[u64; BIT_WORDS]; BIT_ROWS]) = bits::transpose_bits;
+
+    /// How many bits are set.
+    pub fn count_ones(words: &[u64]) -> usize = bits::count_ones;
+
+    /// Writes the index of every bit that is set, counted through all words from
+    /// the first one's lowest bit and shifted left by `shift`, and gives their
+    /// number. `out` needs 64 places more than that; what it holds behind is left open.
+    pub fn indices_of_ones(
+        words: &[u64],
+        shift: u32,
+        out: &mut [u32],
+    ) -> usize = bits::indices_of_ones;
 
     /// Appends to `out` the index of every score above `threshold`, in order.
     pub fn indices_above(

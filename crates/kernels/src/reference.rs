@@ -1,6 +1,6 @@
 //! The scalar twin of every kernel: what it means, without how it is done fast.
 
-use crate::{AdamStep, Element, FLAG_BITS, LANES, Strided};
+use crate::{AdamStep, BIT_ROWS, BIT_WORDS, Element, FLAG_BITS, LANES, Strided};
 
 fn example(entry: u32) -> usize {
     (entry >> FLAG_BITS) as usize
@@ -177,4 +177,20 @@ pub fn indices_above(scores: &[f32], threshold: f32, out: &mut Vec<u32>) {
 /// See [`crate::indices_flagged`].
 pub fn indices_flagged(entries: &[u32], flag: u32, out: &mut Vec<u32>) {
     out.extend((0..).zip(entries).filter(|(_, entry)| *entry & flag == flag).map(|(i, _)| i));
+}
+
+/// See [`crate::transpose_bits`].
+pub fn transpose_bits(rows: &mut [[u64; BIT_WORDS]; BIT_ROWS]) {
+    let before = *rows;
+    for (r, row) in rows.iter_mut().enumerate() {
+        for (w, word) in row.iter_mut().enumerate() {
+            *word = (0..BIT_ROWS).map(|c| (before[c][w] >> r & 1) << c).sum();
+        }
+    }
+}
+
+/// See [`crate::indices_of_ones`].
+pub fn indices_of_ones(words: &[u64], shift: u32) -> Vec<u32> {
+    let is_set = |i: &usize| words[i / BIT_ROWS] >> (i % BIT_ROWS) & 1 == 1;
+    (0..words.len() * BIT_ROWS).filter(is_set).map(|i| (i as u32) << shift).collect()
 }

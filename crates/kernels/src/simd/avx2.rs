@@ -201,6 +201,10 @@ impl Simd for Avx2 {
         halves!(_mm256_xor_si256(a, b))
     }
     #[inline(always)]
+    fn swap_neighbours(self, a: Self::Ints) -> Self::Ints {
+        halves!(_mm256_shuffle_epi32::<0b10_11_00_01>(a))
+    }
+    #[inline(always)]
     fn shift_left(self, a: Self::Ints, count: u32) -> Self::Ints {
         let count = avx2!([_mm_cvtsi32_si128(count as i32); 2]);
         halves!(_mm256_sll_epi32(a, count))

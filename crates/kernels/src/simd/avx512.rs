@@ -1,19 +1,31 @@
-//! AVX-512 (F, BW, DQ and VL): one register is one vector. With BF16, products
-//! of bf16 have an instruction of their own; the rest is the same.
+//! AVX-512 (F, BW, DQ and VL): one register is one vector. With BF16 and VBMI2,
+//! products of bf16 and the search for set bits have instructions of their own; the
+//! rest is the same.
 
 use std::arch::x86_64::*;
 
 use super::Simd;
-use crate::{LANES, bf16};
+use crate::{BIT_ROWS, LANES, bf16};
 
-/// The token of AVX-512, with or without BF16.
+/// The number of each bit of a word.
+static BIT_NUMBERS: [u8; BIT_ROWS] = {
+    let mut numbers = [0; BIT_ROWS];
+    let mut i = 0;
+    while i < BIT_ROWS {
+        numbers[i] = i as u8;
+        i += 1;
+    }
+    numbers
+};
+
+/// The token of AVX-512, with or without BF16 and VBMI2.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512<const BF16: bool>(());
 
 impl Avx512<true> {
     /// Safe exactly where the instructions are.
     #[inline]
-    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi2")]
     pub(crate) fn with_bf16() -> Self {
         Self(())
     }
@@ -162,6 +174,10 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         avx512!(_mm512_xor_si512(a, b))
     }
     #[inline(always)]
+    fn swap_neighbours(self, a: __m512i) -> __m512i {
+        avx512!(_mm512_shuffle_epi32::<0b10_11_00_01>(a))
+    }
+    #[inline(always)]
     fn shift_left(self, a: __m512i, count: u32) -> __m512i {
         avx512!(_mm512_sll_epi32(a, _mm_cvtsi32_si128(count as i32)))
     }
@@ -261,6 +277,28 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
                 std::mem::transmute::<__m512i, __m512bh>(b),
             )
         })
+    }
+
+    #[inline(always)]
+    fn indices_of_ones(self, word: u64, first: u32, shift: u32, out: &mut [u32; BIT_ROWS]) {
+        if !BF16 {
+            return super::indices_one_by_one(word, first, shift, out);
+        }
+        // The numbers of the bits, moved together; nearly always one vector of
+        // them is enough.
+        let (mut ones, first) = avx512!({
+            let numbers = _mm512_loadu_si512(BIT_NUMBERS.as_ptr().cast());
+            (_mm512_maskz_compress_epi8(word, numbers), self.splat_ints(first))
+        });
+        let (vectors, _) = out.as_chunks_mut::<LANES>();
+        for (i, to) in vectors.iter_mut().enumerate() {
+            let index = avx512!(_mm512_cvtepu8_epi32(_mm512_castsi512_si128(ones)));
+            self.store_ints(self.shift_left(self.add_ints(index, first), shift), to);
+            if word.count_ones() as usize <= (i + 1) * LANES {
+                break;
+            }
+            ones = avx512!(_mm512_alignr_epi32::<4>(ones, ones));
+        }
     }
 
     #[inline(always)]

@@ -11,7 +11,8 @@
 //! before it adds them (a fused multiply-add without hardware is a slow library
 //! call), so it differs in the last digits. With bf16 there is no such promise:
 //! AVX-512 takes roots and quotients roughly, and AVX-512 BF16 has an instruction
-//! of its own for dot products.
+//! of its own for dot products. That level has AVX-512 VBMI2 too: no CPU made since
+//! the first of them is without.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -19,7 +20,7 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod portable;
 
-use crate::{Element, LANES, bf16};
+use crate::{BIT_ROWS, Element, LANES, bf16};
 
 /// Operations on vectors of [`LANES`] floats or integers.
 ///
@@ -81,6 +82,8 @@ pub(crate) trait Simd: Copy {
     fn shift_left(self, a: Self::Ints, count: u32) -> Self::Ints;
     /// `count` is below 32; zeroes come in.
     fn shift_right(self, a: Self::Ints, count: u32) -> Self::Ints;
+    /// Lane `2i` changes places with lane `2i + 1`.
+    fn swap_neighbours(self, a: Self::Ints) -> Self::Ints;
     fn equal_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Mask;
     /// The low 16 bits of every lane; the high bits must be zero.
     fn store_u16(self, x: Self::Ints, to: &mut [u16; LANES]);
@@ -105,6 +108,13 @@ pub(crate) trait Simd: Copy {
     fn reduce_sum_4(self, x: [Self::Floats; 4]) -> [f32; 4];
     /// Lane `i` of vector `j` becomes lane `j` of vector `i`.
     fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES];
+
+    /// Writes `(first + i) << shift` for every bit `i` of the word that is set, in
+    /// order; what stands behind them is left open.
+    #[inline(always)]
+    fn indices_of_ones(self, word: u64, first: u32, shift: u32, out: &mut [u32; BIT_ROWS]) {
+        indices_one_by_one(word, first, shift, out);
+    }
 
     /// `c` and the products of 32 numbers, two of them added to each lane; which
     /// two is left open.
@@ -145,6 +155,19 @@ pub(crate) fn store_stochastic<S: Simd, T: Element>(
     let noisy = simd.add_ints(bits, noise);
     let rounded = simd.shift_right(simd.select_ints(simd.is_nan(x), quiet, noisy), 16);
     simd.store_u16(rounded, bytemuck::cast_mut(to));
+}
+
+/// [`Simd::indices_of_ones`] where no instruction helps.
+#[inline(always)]
+pub(crate) fn indices_one_by_one(word: u64, first: u32, shift: u32, out: &mut [u32; BIT_ROWS]) {
+    let mut left = word;
+    for place in out {
+        if left == 0 {
+            break;
+        }
+        *place = (first + left.trailing_zeros()) << shift;
+        left &= left - 1;
+    }
 }
 
 /// Cuts a row into whole vectors. Panics if it does not consist of them: rows
@@ -205,19 +228,19 @@ macro_rules! dispatch {
             cpu: $crate::Cpu, $($argument: $type),*
         ) $(-> $output)? {
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma")]
+            #[target_feature(enable = "avx2,fma,bmi1,popcnt")]
             #[allow(clippy::too_many_arguments)]
             fn avx2 $(<$($generic: $bound),+>)? ($($argument: $type),*) $(-> $output)? {
                 $kernel($crate::simd::avx2::Avx2::new(), $($argument),*)
             }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
+            #[target_feature(enable = "avx2,fma,bmi1,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
             #[allow(clippy::too_many_arguments)]
             fn avx512 $(<$($generic: $bound),+>)? ($($argument: $type),*) $(-> $output)? {
                 $kernel($crate::simd::avx512::Avx512::<false>::new(), $($argument),*)
             }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+            #[target_feature(enable = "avx2,fma,bmi1,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi2")]
             #[allow(clippy::too_many_arguments)]
             fn avx512_bf16 $(<$($generic: $bound),+>)? ($($argument: $type),*) $(-> $output)? {
                 $kernel($crate::simd::avx512::Avx512::<true>::with_bf16(), $($argument),*)

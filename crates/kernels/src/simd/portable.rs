@@ -148,6 +148,10 @@ impl Simd for Portable {
         lanes!(|i| a[i] ^ b[i])
     }
     #[inline(always)]
+    fn swap_neighbours(self, a: Self::Ints) -> Self::Ints {
+        lanes!(|i| a[i ^ 1])
+    }
+    #[inline(always)]
     fn shift_left(self, a: Self::Ints, count: u32) -> Self::Ints {
         lanes!(|i| a[i].wrapping_shl(count))
     }

@@ -6,6 +6,7 @@
 
 mod agreement;
 mod aligned;
+mod bits;
 mod gemm;
 mod hashing;
 mod levels;

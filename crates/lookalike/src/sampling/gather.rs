@@ -3,9 +3,11 @@
 use lookalike_mapped::Buffer;
 use rand_xoshiro::rand_core::Rng as _;
 
+use super::candidates::CandidateBlock;
 use crate::random::{Rng, below};
 
-/// Which classes are in a set. One a thread, empty between examples.
+/// Which classes are in a set. One a thread, empty between examples; not used
+/// where sets are kept as bits anyway ([`Slot::marks`](super::candidates::Slot)).
 ///
 /// Where classes are few for the room in the set, a bit a class. Where they are
 /// many, those bits are far apart and each costs a line of a distant cache; then
@@ -33,8 +35,15 @@ const WORDS_PER_LINE: usize = 8;
 const EMPTY: u32 = u32::MAX;
 
 impl Marks {
+    /// Makes room for the sets of a block, of `classes` classes.
+    pub(super) fn prepare(&mut self, classes: usize, block: &CandidateBlock<'_>) {
+        if !block.keeps_marks() {
+            self.make_room(classes, block.room());
+        }
+    }
+
     /// Makes room for sets of up to `room` of `classes` classes.
-    pub(super) fn prepare(&mut self, classes: usize, room: usize) {
+    fn make_room(&mut self, classes: usize, room: usize) {
         let words = classes.div_ceil(64);
         let places = (room * PLACES_PER_CLASS).next_power_of_two().max(2);
         // What is there stays if it will do: batches differ a little in room, and
@@ -49,8 +58,14 @@ impl Marks {
         }
     }
 
-    fn slices(&mut self) -> MarkSlices<'_> {
+    /// The marks for an example whose slot has these: they are used, and stay,
+    /// if there are any.
+    pub(super) fn of<'a>(&'a mut self, kept: &'a mut [u64]) -> MarkSlices<'a> {
         match self {
+            _ if !kept.is_empty() => {
+                kept.fill(0);
+                MarkSlices::Kept(kept)
+            }
             Self::Bits(bits) => MarkSlices::Bits(bits),
             Self::Table(table) => MarkSlices::Table(table),
         }
@@ -59,15 +74,19 @@ impl Marks {
 
 /// [`Marks`] while they are used: a set asks for them bucket after bucket, and
 /// finding the slice in its buffer anew would take as long as a few classes.
-enum MarkSlices<'a> {
+pub(super) enum MarkSlices<'a> {
+    /// A bit a class, cleared after each example.
     Bits(&'a mut [u64]),
+    /// A bit a class, of one example.
+    Kept(&'a mut [u64]),
+    /// The classes themselves, cleared after each example.
     Table(&'a mut [u32]),
 }
 
 impl MarkSlices<'_> {
     fn contains(&self, class: u32) -> bool {
         match self {
-            Self::Bits(bits) => bits[class as usize / 64] >> (class % 64) & 1 == 1,
+            Self::Bits(bits) | Self::Kept(bits) => bits[class as usize / 64] >> (class % 64) & 1 == 1,
             Self::Table(table) => table[place_of(table, class)] == class,
         }
     }
@@ -78,6 +97,7 @@ impl MarkSlices<'_> {
             // From about a class for every line of marks, front to back is faster.
             Self::Bits(bits) if classes.len() >= bits.len() / WORDS_PER_LINE => bits.fill(0),
             Self::Bits(bits) => classes.iter().for_each(|&class| bits[class as usize / 64] = 0),
+            Self::Kept(_) => {}
             Self::Table(table) => table.fill(EMPTY),
         }
     }
@@ -121,8 +141,8 @@ pub(super) struct Gather<'a> {
 
 impl<'a> Gather<'a> {
     /// A set with an example's true labels in it.
-    pub(super) fn start(slot: &'a mut [u32], marks: &'a mut Marks, truths: &[u32]) -> Self {
-        let mut set = Self { slot, len: 0, marks: marks.slices() };
+    pub(super) fn start(slot: &'a mut [u32], marks: MarkSlices<'a>, truths: &[u32]) -> Self {
+        let mut set = Self { slot, len: 0, marks };
         set.take(truths, truths.len());
         set
     }
@@ -136,7 +156,9 @@ impl<'a> Gather<'a> {
     pub(super) fn take(&mut self, classes: &[u32], limit: usize) {
         let slot = &mut self.slot[..limit];
         self.len = match &mut self.marks {
-            MarkSlices::Bits(bits) => append_new(slot, self.len, classes, bits, mark_bit),
+            MarkSlices::Bits(bits) | MarkSlices::Kept(bits) => {
+                append_new(slot, self.len, classes, bits, mark_bit)
+            }
             MarkSlices::Table(table) => append_new(slot, self.len, classes, table, enter),
         };
     }
@@ -191,7 +213,8 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Clears the marks for the next example; the classes stay in the slot.
+    /// Clears the marks for the next example, but not those of this one's own;
+    /// the classes stay in the slot.
     pub(super) fn finish(mut self) {
         self.marks.clear(&self.slot[..self.len]);
     }
@@ -228,14 +251,26 @@ mod tests {
     #[test]
     fn classes_are_taken_once_and_marks_are_cleared() {
         let mut marks = Marks::default();
-        marks.prepare(100, 6);
+        marks.make_room(100, 6);
         let mut slot = [0; 6];
-        let mut set = Gather::start(&mut slot, &mut marks, &[7, 70]);
+        let mut set = Gather::start(&mut slot, marks.of(&mut []), &[7, 70]);
         set.take(&[70, 3, 3, 7, 99, 1, 2], 5);
         assert_eq!(set.len(), 5);
         set.finish();
         assert_eq!(slot[..5], [7, 70, 3, 99, 1]);
-        assert!((0..100).all(|class| !marks.slices().contains(class)));
+        assert!((0..100).all(|class| !marks.of(&mut []).contains(class)));
+    }
+
+    #[test]
+    fn marks_of_a_slot_are_cleared_first_and_stay() {
+        let mut kept = [u64::MAX; 2];
+        let mut slot = [0; 6];
+        let mut unused = Marks::default();
+        let mut set = Gather::start(&mut slot, unused.of(&mut kept), &[7, 70]);
+        set.take(&[70, 3, 7, 99], 6);
+        set.finish();
+        assert_eq!(slot[..4], [7, 70, 3, 99]);
+        assert_eq!(kept, [1 << 7 | 1 << 3, 1 << (70 - 64) | 1 << (99 - 64)]);
     }
 
     #[test]
@@ -250,7 +285,7 @@ mod tests {
                 let expected: Vec<u32> =
                     drawn.iter().copied().filter(|&class| seen.insert(class)).take(ROOM).collect();
                 let mut slot = [0; ROOM];
-                let mut set = Gather::start(&mut slot, table, &drawn[..1]);
+                let mut set = Gather::start(&mut slot, table.of(&mut []), &drawn[..1]);
                 set.take(&drawn, ROOM);
                 assert!(expected.iter().all(|&class| set.marks.contains(class)));
                 let len = set.len();
@@ -264,7 +299,7 @@ mod tests {
     fn the_table_is_for_many_classes_and_few_candidates() {
         let is_table = |classes, room| {
             let mut marks = Marks::default();
-            marks.prepare(classes, room);
+            marks.make_room(classes, room);
             matches!(marks, Marks::Table(_))
         };
         assert!(is_table(1_000_000, 1_000));
@@ -276,13 +311,13 @@ mod tests {
     #[test]
     fn an_overfull_bucket_gives_every_class_the_same_chance() {
         let mut marks = Marks::default();
-        marks.prepare(10, 3);
+        marks.make_room(10, 3);
         let bucket: Vec<u32> = (0..10).collect();
         let mut counts = [0u32; 10];
         let draws = 20_000;
         for i in 0..draws {
             let mut slot = [0; 3];
-            let mut set = Gather::start(&mut slot, &mut marks, &[]);
+            let mut set = Gather::start(&mut slot, marks.of(&mut []), &[]);
             set.take_bucket(&bucket, 3, &mut rng(1, Stream::Sample, i, 0));
             set.finish();
             slot.iter().for_each(|&class| counts[class as usize] += 1);
@@ -296,11 +331,11 @@ mod tests {
         // 2 of 8 others by rejection, 6 of 8 by selection; class 4 is in already.
         for wanted in [2, 6] {
             let mut marks = Marks::default();
-            marks.prepare(9, 9);
+            marks.make_room(9, 9);
             let mut counts = [0u32; 9];
             for i in 0..20_000 {
                 let mut slot = [0; 9];
-                let mut set = Gather::start(&mut slot, &mut marks, &[4]);
+                let mut set = Gather::start(&mut slot, marks.of(&mut []), &[4]);
                 set.draw_uniform(9, 1 + wanted, &mut rng(2, Stream::Sample, i, 0));
                 assert_eq!(set.len(), 1 + wanted);
                 set.finish();
@@ -316,9 +351,9 @@ mod tests {
     #[test]
     fn drawing_more_than_there_is_gives_all() {
         let mut marks = Marks::default();
-        marks.prepare(5, 10);
+        marks.make_room(5, 10);
         let mut slot = [0; 10];
-        let mut set = Gather::start(&mut slot, &mut marks, &[4]);
+        let mut set = Gather::start(&mut slot, marks.of(&mut []), &[4]);
         set.draw_uniform(5, 10, &mut rng(2, Stream::Sample, 0, 0));
         assert_eq!(set.len(), 5);
         set.finish();

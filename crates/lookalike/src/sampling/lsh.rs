@@ -108,7 +108,7 @@ impl LshSampler {
         let start = Instant::now();
         let lanes = self.tables.family().tables() * LANES;
         worker.codes.resize(self.queries.len() * lanes, 0);
-        worker.marks.prepare(self.tables.classes(), out.room());
+        worker.marks.prepare(self.tables.classes(), out);
         let Worker { block, scratch, codes, marks, .. } = worker;
         for (&query, codes) in self.queries.iter().zip(codes.chunks_exact_mut(lanes)) {
             load_queries(query, request, out.positions(), block);
@@ -122,7 +122,7 @@ impl LshSampler {
         };
         let last = positions.end;
         self.ask_for_spans(codes, 0);
-        for (lane, (position, (slot, counts))) in positions.zip(out.slots()).enumerate() {
+        for (lane, (position, slot)) in positions.zip(out.slots()).enumerate() {
             // While one example is worked on, memory brings the next one's
             // buckets and the next but one's offsets.
             self.ask_for_spans(codes, (lane + 2).min(LANES - 1));
@@ -131,11 +131,11 @@ impl LshSampler {
             }
             let truths = request.examples.labels(request.batch[position] as usize);
             let mut rng = rng_of(position);
-            let mut set = Gather::start(slot, marks, truths);
+            let mut set = Gather::start(slot.classes, marks.of(slot.marks), truths);
             if let Some(near) = request.near {
                 set.take(near.of(position), truths.len() + self.found);
             }
-            *counts = self.gather(set, truths.len(), codes, lane, &mut rng);
+            *slot.counts = self.gather(set, truths.len(), codes, lane, &mut rng);
         }
         worker.spent += start.elapsed();
     }
@@ -261,7 +261,8 @@ fn load_queries(query: Query, request: &Request<'_>, positions: std::ops::Range<
 
 impl Sampler for LshSampler {
     fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
-        out.reset(request.batch.len(), self.budget + request.truths_max());
+        let room = self.budget + request.truths_max();
+        out.reset_marked(request.batch.len(), room, self.tables.classes());
         self.workers.prepare();
         let this = &*self;
         out.par_blocks_mut(LANES).for_each(|mut block| {

@@ -28,6 +28,7 @@ mod static_sampler;
 mod top_k;
 pub mod uniform;
 
+pub(crate) use candidates::{BLOCK_WORDS, BitRows};
 pub use candidates::{Candidates, Counts};
 pub use config::{LshConfig, MixedConfig, MixedQuery, SamplerError, SamplerKind, Setup, build};
 pub use feature_index::{FeatureIndex, NearClasses, Truths};

@@ -7,6 +7,7 @@
 
 use rayon::prelude::*;
 
+use super::candidates::Slot;
 use super::gather::{Gather, Marks};
 use super::inclusion::log_inclusion;
 use super::{Candidates, Counts, Request, Sampler, SamplerStats};
@@ -68,11 +69,11 @@ impl<D: Distribution> StaticSampler<D> {
     }
 
     /// The candidates of one example.
-    fn gather(&self, request: &Request<'_>, position: usize, slot: &mut [u32], marks: &mut Marks) -> Counts {
+    fn gather(&self, request: &Request<'_>, position: usize, slot: Slot<'_>, marks: &mut Marks) {
         let example = request.batch[position];
         let truths = request.examples.labels(example as usize);
         let mut rng = rng(request.seed, Stream::Sample, request.iteration, u64::from(example));
-        let mut set = Gather::start(slot, marks, truths);
+        let mut set = Gather::start(slot.classes, marks.of(slot.marks), truths);
         let limit = truths.len() + self.budget;
         match &self.all {
             Some(all) => set.take(all, limit),
@@ -80,25 +81,25 @@ impl<D: Distribution> StaticSampler<D> {
         }
         let drawn = set.len() - truths.len();
         set.finish();
-        Counts { truths: truths.len() as u32, drawn: drawn as u32, ..Counts::default() }
+        *slot.counts = Counts { truths: truths.len() as u32, drawn: drawn as u32, ..Counts::default() };
     }
 }
 
 impl<D: Distribution> Sampler for StaticSampler<D> {
     fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
-        out.reset(request.batch.len(), self.budget + request.truths_max());
+        let classes = self.distribution.classes();
+        out.reset_marked(request.batch.len(), self.budget + request.truths_max(), classes);
         self.workers.prepare();
         let this = &*self;
         out.par_blocks_mut(BLOCK).for_each(|mut block| {
             this.workers.with(|marks| {
-                marks.prepare(this.distribution.classes(), block.room());
-                let positions = block.positions();
-                for (position, (slot, counts)) in positions.zip(block.slots()) {
-                    *counts = this.gather(request, position, slot, marks);
+                marks.prepare(classes, &block);
+                for (position, slot) in block.positions().zip(block.slots()) {
+                    this.gather(request, position, slot, marks);
                 }
             });
         });
-        self.stats.count(self.budget, self.distribution.classes(), out);
+        self.stats.count(self.budget, classes, out);
     }
 
     fn class_log_q(&self) -> Option<&[f32]> {

@@ -6,6 +6,7 @@
 
 use rayon::prelude::*;
 
+use super::candidates::Slot;
 use super::{Candidates, Request, Sampler, SamplerStats};
 use crate::model::RowData;
 use crate::predict::{TopK, TopKScratch, top_k};
@@ -49,7 +50,7 @@ impl Sampler for TopKSampler {
         let (best, budget) = (&*best, self.budget);
         out.par_blocks_mut(16).for_each(|mut block| {
             let positions = block.positions();
-            for (position, (slot, counts)) in positions.zip(block.slots()) {
+            for (position, Slot { classes: slot, counts, .. }) in positions.zip(block.slots()) {
                 let labels = request.examples.labels(request.batch[position] as usize);
                 slot[..labels.len()].copy_from_slice(labels);
                 let ranked = best.example(position).classes.iter();

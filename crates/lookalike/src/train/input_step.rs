@@ -67,7 +67,7 @@ impl InputStep {
         let places = self.values.len();
         let entry_bits = usize::BITS - places.leading_zeros();
         let pairs = FeaturePairs { examples, batch, starts: &self.starts };
-        self.turnaround.turn(&pairs, network.input.len.max(1), entry_bits);
+        self.turnaround.turn(context.cpu, &pairs, network.input.len.max(1), entry_bits);
         self.work.resize_with(self.turnaround.parts().len().max(self.work.len()), Work::default);
 
         let Rows { stored, last, bias, stride, .. } = &mut network.input;

@@ -27,7 +27,7 @@ use crate::loss::{self, DRAWN, ExampleTerms, Loss, TRUTH, entry};
 use crate::model::{Biases, RowData, Rows, RowsMut, RowsView, Store, Stored};
 use crate::optim::{Adam, PairGradients};
 use crate::random::{Stream, mix};
-use crate::sampling::Candidates;
+use crate::sampling::{BitRows, Candidates};
 
 /// How many rows ahead memory is asked for a row with its moments: 24 lines each.
 pub(super) const PREFETCH_AHEAD: usize = 3;
@@ -103,6 +103,17 @@ impl Pairs for CandidatePairs<'_> {
             }
         }
     }
+
+    fn bits(&self) -> Option<BitRows<'_>> {
+        // Those flags of drawn classes that have a meaning would be too many to look for.
+        let corrected = self.0.all_counts().iter().any(|counts| counts.drawn_log_q != 0.0);
+        self.0.bits().filter(|_| !corrected)
+    }
+
+    fn for_each_flagged(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
+        let truths = &self.0.of(example)[..self.0.counts(example).truths as usize];
+        truths.iter().for_each(|&class| visit(class, entry(example, TRUTH)));
+    }
 }
 
 impl OutputStep {
@@ -121,7 +132,7 @@ impl OutputStep {
         let batch = candidates.len();
         let class_log_q = class_log_q.filter(|_| context.corrects_log_q);
         let entry_bits = usize::BITS - (batch << lookalike_kernels::FLAG_BITS).leading_zeros();
-        self.turnaround.turn(&CandidatePairs(candidates), output.len, entry_bits);
+        self.turnaround.turn(context.cpu, &CandidatePairs(candidates), output.len, entry_bits);
         self.work.resize_with(self.turnaround.parts().len().max(self.work.len()), Work::default);
         self.prepare_terms(candidates, context.corrects_log_q);
         clock.end(Stage::Sort);

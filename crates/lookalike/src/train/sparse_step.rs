@@ -19,6 +19,7 @@
 
 use std::ops::Range;
 
+use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -167,6 +168,7 @@ impl SparseStep {
     /// Moves the rows of the true labels and the near classes of a batch.
     pub(super) fn run(
         &mut self,
+        cpu: Cpu,
         sparse: &mut SparsePart,
         examples: &Examples<'_>,
         batch: &[u32],
@@ -180,7 +182,7 @@ impl SparseStep {
         let view = Batch { examples, ids: batch, factors: &self.factors, stride };
         let entry_bits = usize::BITS - (batch.len() * stride).leading_zeros();
         let pairs = NearPairs { batch: view, near: &self.near };
-        self.turnaround.turn(&pairs, sparse.num_classes(), entry_bits);
+        self.turnaround.turn(cpu, &pairs, sparse.num_classes(), entry_bits);
         let parts = self.turnaround.parts();
         self.work.resize_with(parts.len().max(self.work.len()), Vec::default);
         self.workers.prepare();
@@ -415,7 +417,7 @@ mod tests {
             let mut step = step();
             step.refresh(&sparse, FEATURES);
             step.propose(&view, &batch, normalise, 5, Truths::LeftOut);
-            step.run(&mut sparse, &view, &batch, normalise, RATE);
+            step.run(Cpu::detect(), &mut sparse, &view, &batch, normalise, RATE);
 
             // The example's part of the loss, with the candidates it had.
             let examples: Vec<_> = batch
@@ -474,7 +476,7 @@ mod tests {
                 for _ in 0..3 {
                     step.refresh(&sparse, FEATURES);
                     step.propose(&view, &batch, Normalise::L2, 8, Truths::LeftOut);
-                    step.run(&mut sparse, &view, &batch, Normalise::L2, RATE);
+                    step.run(Cpu::detect(), &mut sparse, &view, &batch, Normalise::L2, RATE);
                 }
                 sparse.weights().iter().map(|w| w.to_bits()).collect::<Vec<_>>()
             })
@@ -497,7 +499,7 @@ mod tests {
                 sparse = start(&data, Normalise::L2);
                 step.refresh(&sparse, FEATURES);
                 step.propose(&view, batch, Normalise::L2, 8, Truths::LeftOut);
-                step.run(&mut sparse, &view, batch, Normalise::L2, RATE);
+                step.run(Cpu::detect(), &mut sparse, &view, batch, Normalise::L2, RATE);
             }
             sparse.weights().to_vec()
         };

@@ -61,7 +61,8 @@ impl Step {
         }
         let loss = self.output_layer(context, network, proposer, examples, batch, &mut clock);
         if let Some(sparse) = network.sparse.as_mut().filter(|_| context.sparse_rate > 0.0) {
-            self.sparse.run(sparse, examples, batch, network.config.normalise, context.sparse_rate);
+            let StepContext { cpu, sparse_rate, .. } = *context;
+            self.sparse.run(cpu, sparse, examples, batch, network.config.normalise, sparse_rate);
             clock.end(Stage::Update);
         }
         self.layers_below(context, network, examples, batch);

@@ -19,9 +19,17 @@
 //!    number of keys. Both give the same order: by key, then by example.
 //!
 //! Cost: O(pairs) time and 8 bytes a pair; buffers are kept between batches.
+//!
+//! Where examples have a bit for each of their keys as well, because they have
+//! so many, squares of bits are turned around and read off instead: O(examples ·
+//! keys / 64), and the same order.
 
-use lookalike_kernels::{AlignedVec, prefetch};
+use lookalike_kernels::{
+    AlignedVec, BIT_ROWS, BIT_WORDS, Cpu, FLAG_BITS, count_ones, indices_of_ones, prefetch, transpose_bits,
+};
 use rayon::prelude::*;
+
+use crate::sampling::{BLOCK_WORDS, BitRows};
 
 /// Parts a batch is cut into; more than any machine we expect has threads.
 const PARTS: usize = 32;
@@ -34,6 +42,12 @@ const CHUNKS_AHEAD: usize = 2;
 const ITEMS_PER_LINE: usize = 16;
 /// At most this many blocks of keys are counted.
 const MAX_BLOCKS: usize = 1024;
+/// Keys whose bits are turned around together.
+const BLOCK_OF_BITS: usize = BIT_ROWS * BLOCK_WORDS;
+/// Stripes of examples whose bits lie side by side then.
+const STRIPES: usize = BIT_WORDS / BLOCK_WORDS;
+/// Of bits, those of one example in so many are counted: parts need not be quite even.
+const EXAMPLES_PER_COUNT: usize = 16;
 
 /// The pairs of a batch, by example.
 pub(super) trait Pairs: Sync {
@@ -43,12 +57,26 @@ pub(super) trait Pairs: Sync {
     /// Calls `visit(key, entry)` for each pair of an example. Entries must rise
     /// with the example and within it.
     fn for_each(&self, example: usize, visit: impl FnMut(u32, u32));
+
+    /// The keys of each example as bits, if they are known so. Entries are then
+    /// the example's number, shifted for the flags that [`Pairs::for_each_flagged`]
+    /// tells of.
+    fn bits(&self) -> Option<BitRows<'_>> {
+        None
+    }
+
+    /// Calls `visit(key, entry)` for those pairs of an example whose entry has flags.
+    fn for_each_flagged(&self, _example: usize, _visit: impl FnMut(u32, u32)) {}
 }
 
 /// The pairs of a batch, by key.
 #[derive(Debug, Default)]
 pub(super) struct Turnaround {
     chunks: Vec<Chunk>,
+    /// Of bits: about how many are set in each block of keys.
+    counts: Vec<u32>,
+    /// Of bits: keys and entries of the pairs with flags, ascending.
+    flagged: Vec<(u32, u32)>,
     /// Disjoint ranges of keys, ascending, that cover all keys.
     pub parts: Vec<Part>,
     num_parts: usize,
@@ -67,6 +95,8 @@ pub(super) struct Part {
     pub entries: Vec<u32>,
     blocks: std::ops::Range<usize>,
     counts: Vec<u32>,
+    /// A block of bits, turned around.
+    columns: Vec<u64>,
 }
 
 /// A key that occurs in the batch.
@@ -101,7 +131,10 @@ impl Turnaround {
     ///
     /// # Panics
     /// If `entry_bits` leaves no room for keys; batches are limited before.
-    pub(super) fn turn(&mut self, pairs: &impl Pairs, num_keys: usize, entry_bits: u32) {
+    pub(super) fn turn(&mut self, cpu: Cpu, pairs: &impl Pairs, num_keys: usize, entry_bits: u32) {
+        if let Some(rows) = pairs.bits() {
+            return self.turn_bits(cpu, pairs, rows, num_keys);
+        }
         assert!(entry_bits < 32, "a batch has fewer than 2^31 pairs of examples and features");
         let block_bits = num_keys.div_ceil(MAX_BLOCKS).next_power_of_two().trailing_zeros();
         // A key within its block and an entry share 32 bits.
@@ -122,7 +155,11 @@ impl Turnaround {
             chunk.count(pairs, examples_of(i), num_blocks, bits);
             chunk.deal(pairs, examples_of(i), bits);
         });
-        self.choose_parts(num_keys, num_blocks, bits);
+        let count_of =
+            |block| self.chunks.iter().map(|chunk| chunk.items_of(block).len() as u32).sum::<u32>();
+        self.counts.clear();
+        self.counts.extend((0..num_blocks).map(count_of));
+        self.choose_parts(num_keys, bits.block);
         let chunks = &self.chunks;
         self.parts[..self.num_parts].par_iter_mut().for_each(|part| part.sort(chunks, bits));
     }
@@ -132,29 +169,52 @@ impl Turnaround {
         &self.parts[..self.num_parts]
     }
 
-    fn choose_parts(&mut self, num_keys: usize, num_blocks: usize, bits: Bits) {
-        let total: usize = self.chunks.iter().map(|chunk| chunk.starts[num_blocks] as usize).sum();
+    /// [`Turnaround::turn`] by squares of bits.
+    fn turn_bits(&mut self, cpu: Cpu, pairs: &impl Pairs, rows: BitRows<'_>, num_keys: usize) {
+        let blocks = 0..rows.words / BLOCK_WORDS;
+        self.counts.clear();
+        self.counts.resize(blocks.len(), 0);
+        self.counts.par_iter_mut().enumerate().for_each(|(block, count)| {
+            let counted = rows.block(block).step_by(EXAMPLES_PER_COUNT);
+            *count = counted.map(|words| words.iter().map(|word| word.count_ones()).sum::<u32>()).sum();
+        });
+        self.choose_parts(num_keys, BLOCK_OF_BITS.trailing_zeros());
+        self.flagged.clear();
+        for example in 0..pairs.num_examples() {
+            pairs.for_each_flagged(example, |key, entry| self.flagged.push((key, entry)));
+        }
+        self.flagged.sort_unstable();
+        let flagged = &self.flagged[..];
+        self.parts[..self.num_parts].par_iter_mut().for_each(|part| {
+            part.read_off(cpu, rows);
+            part.flag(flagged);
+        });
+    }
+
+    /// Cuts the blocks, of `2^block_bits` keys each, into parts.
+    fn choose_parts(&mut self, num_keys: usize, block_bits: u32) {
+        let total: usize = self.counts.iter().map(|&count| count as usize).sum();
         let (mut part, mut first_block, mut sum) = (0, 0, 0);
-        for block in 0..num_blocks {
+        for block in 0..self.counts.len() {
             // Even quotas of the total; a part ends when it passes its own.
             if block > first_block && sum >= (part + 1) * total / PARTS && sum > 0 {
-                self.set_part(part, first_block..block, bits, num_keys);
+                self.set_part(part, first_block..block, block_bits, num_keys);
                 part += 1;
                 first_block = block;
             }
-            sum += self.chunks.iter().map(|chunk| chunk.items_of(block).len()).sum::<usize>();
+            sum += self.counts[block] as usize;
         }
-        self.set_part(part, first_block..num_blocks, bits, num_keys);
+        self.set_part(part, first_block..self.counts.len(), block_bits, num_keys);
         self.num_parts = part + 1;
     }
 
-    fn set_part(&mut self, part: usize, blocks: std::ops::Range<usize>, bits: Bits, num_keys: usize) {
+    fn set_part(&mut self, part: usize, blocks: std::ops::Range<usize>, block_bits: u32, num_keys: usize) {
         if self.parts.len() <= part {
             self.parts.resize_with(part + 1, Part::default);
         }
         let part = &mut self.parts[part];
-        part.first_key = blocks.start << bits.block;
-        part.num_keys = (blocks.end << bits.block).min(num_keys) - part.first_key;
+        part.first_key = blocks.start << block_bits;
+        part.num_keys = (blocks.end << block_bits).min(num_keys) - part.first_key;
         part.blocks = blocks;
     }
 }
@@ -312,12 +372,81 @@ impl Part {
     }
 }
 
+impl Part {
+    /// Groups and entries from bits, block by block.
+    fn read_off(&mut self, cpu: Cpu, rows: BitRows<'_>) {
+        let Self { first_key, groups, entries, blocks, columns, .. } = self;
+        let stripes = rows.num_examples().div_ceil(BIT_ROWS).next_multiple_of(STRIPES);
+        grow(columns, BLOCK_OF_BITS * stripes);
+        groups.clear();
+        entries.clear();
+        for block in blocks.clone() {
+            let mut examples = rows.block(block);
+            for stripe in (0..stripes).step_by(STRIPES) {
+                let mut squares = [[0; BIT_WORDS]; BIT_ROWS];
+                for place in (0..BIT_WORDS).step_by(BLOCK_WORDS) {
+                    for (row, words) in squares.iter_mut().zip(&mut examples) {
+                        row[place..][..BLOCK_WORDS].copy_from_slice(words);
+                    }
+                }
+                transpose_bits(cpu, &mut squares);
+                for (i, row) in squares.iter().enumerate() {
+                    for (place, &column) in row.iter().enumerate() {
+                        let key = place % BLOCK_WORDS * BIT_ROWS + i;
+                        columns[key * stripes + stripe + place / BLOCK_WORDS] = column;
+                    }
+                }
+                if block + 1 < blocks.end {
+                    rows.prefetch(block + 1, stripe * BIT_ROWS..(stripe + STRIPES) * BIT_ROWS);
+                }
+            }
+            let ones = count_ones(cpu, columns);
+            let mut end = entries.len();
+            extend(entries, end + ones + BIT_ROWS);
+            let local_keys = ((block * BLOCK_OF_BITS - *first_key) as u32)..;
+            for (local_key, column) in local_keys.zip(columns.chunks_exact(stripes)) {
+                let found = indices_of_ones(cpu, column, FLAG_BITS, &mut entries[end..]);
+                if found > 0 {
+                    groups.push(Group { local_key, start: end as u32 });
+                }
+                end += found;
+            }
+            entries.truncate(end);
+        }
+    }
+
+    /// Adds the flags of those pairs that have some; `flagged` may tell of other
+    /// parts' pairs too.
+    fn flag(&mut self, flagged: &[(u32, u32)]) {
+        let place = |key: usize| flagged.partition_point(|&(flagged, _)| (flagged as usize) < key);
+        let mine = place(self.first_key)..place(self.first_key + self.num_keys);
+        for &(key, entry) in &flagged[mine] {
+            let local_key = key - self.first_key as u32;
+            let group = self.groups.partition_point(|group| group.local_key < local_key);
+            let start = self.groups[group].start as usize;
+            let end = self.groups.get(group + 1).map_or(self.entries.len(), |next| next.start as usize);
+            let entries = &mut self.entries[start..end];
+            let plain = entry >> FLAG_BITS << FLAG_BITS;
+            let at = entries.partition_point(|&other| other < plain);
+            entries[at] = entry;
+        }
+    }
+}
+
 /// Resizes with some room to spare: batches differ a little in size, and a
 /// buffer that has settled must not move again.
 pub(crate) fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
     if buffer.capacity() < len {
         buffer.clear();
         buffer.reserve_exact(len + len / 4 + 64);
+    }
+    buffer.resize(len, T::default());
+}
+
+/// As [`grow`], and keeps what is there.
+fn extend<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
+    if buffer.capacity() < len {
+        buffer.reserve_exact(len + len / 4 - buffer.len());
     }
     buffer.resize(len, T::default());
 }
@@ -367,7 +496,7 @@ mod tests {
 
     fn check(turnaround: &mut Turnaround, lists: Vec<Vec<u32>>, num_keys: usize, entry_bits: u32) {
         let lists = Lists(lists);
-        turnaround.turn(&lists, num_keys, entry_bits);
+        turnaround.turn(Cpu::detect(), &lists, num_keys, entry_bits);
         let mut expected: Vec<(u32, u32)> = Vec::new();
         for example in 0..lists.num_examples() {
             lists.for_each(example, |key, entry| expected.push((key, entry)));
@@ -393,6 +522,69 @@ mod tests {
                 keys
             });
             check(&mut Turnaround::default(), lists.collect(), num_keys, entry_bits);
+        }
+    }
+
+    /// The same pairs as lists and as bits, some of them flagged.
+    struct Marked {
+        lists: Vec<Vec<u32>>,
+        bits: Option<Vec<u64>>,
+        words: usize,
+    }
+
+    impl Marked {
+        fn is_flagged(key: u32, example: usize) -> bool {
+            (key as usize * 7 + example).is_multiple_of(5)
+        }
+    }
+
+    impl Pairs for Marked {
+        fn num_examples(&self) -> usize {
+            self.lists.len()
+        }
+        fn for_each(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
+            for &key in &self.lists[example] {
+                visit(key, (example as u32) << FLAG_BITS | u32::from(Self::is_flagged(key, example)));
+            }
+        }
+        fn bits(&self) -> Option<BitRows<'_>> {
+            self.bits.as_ref().map(|bits| BitRows { bits, words: self.words })
+        }
+        fn for_each_flagged(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
+            self.for_each(example, |key, entry| {
+                if Self::is_flagged(key, example) {
+                    visit(key, entry);
+                }
+            });
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+        #[test]
+        fn bits_give_what_lists_give(
+            num_keys in 1usize..3_000,
+            lists in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..200), 1..300),
+        ) {
+            let words = num_keys.div_ceil(64).next_multiple_of(BLOCK_WORDS);
+            let mut pairs = Marked { lists, bits: None, words };
+            let mut bits = vec![0; pairs.lists.len() * words];
+            for (keys, row) in pairs.lists.iter_mut().zip(bits.chunks_exact_mut(words)) {
+                keys.iter_mut().for_each(|key| *key %= num_keys as u32);
+                keys.sort_unstable();
+                keys.dedup();
+                keys.iter().for_each(|&key| row[key as usize / 64] |= 1 << (key % 64));
+            }
+            let turn = |pairs: &Marked| {
+                let mut turnaround = Turnaround::default();
+                turnaround.turn(Cpu::detect(), pairs, num_keys, 12);
+                let keys: usize = turnaround.parts().iter().map(|part| part.num_keys).sum();
+                assert_eq!(keys, num_keys);
+                turned(&turnaround)
+            };
+            let by_lists = turn(&pairs);
+            pairs.bits = Some(bits);
+            prop_assert_eq!(turn(&pairs), by_lists);
         }
     }
 
