@@ -76,6 +76,9 @@ pub struct Moments<'a, T> {
     pub m: &'a mut [T],
     /// Second moments.
     pub v: &'a mut [T],
+    /// How many elements further on lies the row that memory is asked for, with its
+    /// moments, while this one is worked on; 0 if none. Any number is harmless.
+    pub ahead: usize,
 }
 
 /// Asks for a row to be brought near while other work goes on. A row from main

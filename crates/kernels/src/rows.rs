@@ -9,7 +9,7 @@
 
 use crate::reference::NOISE_MULTIPLIERS;
 use crate::simd::{Simd, filled, load, prefetch, store_stochastic, vectors, vectors_mut};
-use crate::{AdamStep, Element, FLAG_BITS, LANES, Moments};
+use crate::{AdamStep, CACHE_LINE_BYTES, Element, FLAG_BITS, LANES, Moments};
 
 /// The usual row, 128 floats: kernels are compiled specially for it.
 const USUAL_VECTORS: usize = 8;
@@ -142,7 +142,7 @@ pub(crate) fn backward_row<S: Simd, A: Element, B: Element>(
     let (rows, _) = rows.as_chunks();
     let (d_rows, _) = d_rows.as_chunks_mut();
     column_blocks!(S, row.len(), |column, WIDTH| {
-        let sums = backward_columns::<S, A, B, WIDTH>(simd, column, row, rows, d_rows, entries, g);
+        let sums = backward_columns::<S, A, B, WIDTH>(simd, column, row, rows, d_rows, entries, g, || {});
         for (i, &sum) in sums.iter().enumerate() {
             simd.store(sum, &mut grad[column + i]);
         }
@@ -162,6 +162,7 @@ pub(crate) fn backward_adam_row<S: Simd, A: Element, B: Element>(
     noise: u64,
 ) {
     assert_eq!(entries.len(), g.len(), "one gradient for each entry");
+    let mut ahead = RowAhead::new(row.ahead, row.w.len());
     let (w, m, v) = (vectors_mut(row.w), vectors_mut(row.m), vectors_mut(row.v));
     assert_eq!(w.len(), m.len(), "first moments have the row's length");
     assert_eq!(w.len(), v.len(), "second moments have the row's length");
@@ -169,16 +170,53 @@ pub(crate) fn backward_adam_row<S: Simd, A: Element, B: Element>(
     let (d_rows, _) = d_rows.as_chunks_mut();
     let mut noise = Noise::new(simd, noise);
     column_blocks!(S, w.len(), |column, WIDTH| {
-        let sums = backward_columns::<S, A, B, WIDTH>(simd, column, w, rows, d_rows, entries, g);
+        let meanwhile = || ahead.ask([&*w, &*m, &*v]);
+        let sums = backward_columns::<S, A, B, WIDTH>(simd, column, w, rows, d_rows, entries, g, meanwhile);
         for (i, &grad) in (column..).zip(&sums) {
             adam_vector(simd, step, grad, &mut w[i], &mut m[i], &mut v[i], &mut noise);
         }
     });
+    ahead.ask_for_rest([&*w, &*m, &*v]);
+}
+
+/// A row that memory is asked for with its moments, a few lines a pair: all at once
+/// would be more than a core can have under way, and it would wait.
+struct RowAhead {
+    next: usize,
+    end: usize,
+}
+
+impl RowAhead {
+    /// The row of `len` elements that begins `distance` after the one at hand.
+    #[inline(always)]
+    fn new(distance: usize, len: usize) -> Self {
+        Self { next: distance, end: if distance > 0 { distance.saturating_add(len) } else { 0 } }
+    }
+
+    /// Asks for a line of each, if there is one left.
+    #[inline(always)]
+    fn ask<T: Element>(&mut self, rows: [&[[T; LANES]]; 3]) {
+        if self.next < self.end {
+            for row in rows {
+                prefetch(row.as_flattened(), self.next);
+            }
+            self.next = self.next.saturating_add(CACHE_LINE_BYTES / size_of::<T>());
+        }
+    }
+
+    #[inline(always)]
+    fn ask_for_rest<T: Element>(&mut self, rows: [&[[T; LANES]]; 3]) {
+        while self.next < self.end {
+            self.ask(rows);
+        }
+    }
 }
 
 /// [`backward_row`] in `WIDTH` vectors of columns: the row's and the gradient's
-/// stay in registers.
+/// stay in registers. `meanwhile` is called for each pair; it must do no arithmetic,
+/// since a closure is not compiled for the CPU's level.
 #[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "the operands of backward_row")]
 fn backward_columns<S: Simd, A: Element, B: Element, const WIDTH: usize>(
     simd: S,
     column: usize,
@@ -187,6 +225,7 @@ fn backward_columns<S: Simd, A: Element, B: Element, const WIDTH: usize>(
     d_rows: &mut [[f32; LANES]],
     entries: &[u32],
     g: &[f32],
+    mut meanwhile: impl FnMut(),
 ) -> [S::Floats; WIDTH] {
     let stride = row.len();
     let mut weights = [simd.zero(); WIDTH];
@@ -199,6 +238,7 @@ fn backward_columns<S: Simd, A: Element, B: Element, const WIDTH: usize>(
         let x = &rows[at..][..WIDTH];
         let d = &mut d_rows[at..][..WIDTH];
         let g = simd.splat(g);
+        meanwhile();
         for i in 0..WIDTH {
             sums[i] = simd.mul_add(g, load(simd, &x[i]), sums[i]);
             simd.store(simd.mul_add(g, weights[i], simd.load(&d[i])), &mut d[i]);

@@ -9,7 +9,7 @@ use lookalike_mapped::Buffer;
 use serde::{Deserialize, Serialize};
 
 use super::view::{RowData, RowsView};
-use crate::optim::{Adam, PairGradients, RowState, ScalarState};
+use crate::optim::{Adam, RowState, ScalarState};
 
 /// How parameters and moments are stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -267,30 +267,19 @@ impl<'a, T: Element> RowsMut<'a, T> {
 
     /// One Adam step of a row.
     pub fn update(&mut self, cpu: Cpu, row: usize, adam: &Adam, grad: &[f32], noise: u64) {
-        adam.update(cpu, self.state(row), grad, noise);
+        adam.update(cpu, self.state(row, None), grad, noise);
     }
 
-    /// One Adam step of a row by the gradient of its pairs; theirs is added to
-    /// `d_rows`.
-    pub fn update_by_pairs(
-        &mut self,
-        cpu: Cpu,
-        row: usize,
-        adam: &Adam,
-        pairs: &PairGradients<'_, T>,
-        d_rows: &mut [f32],
-        noise: u64,
-    ) {
-        adam.update_by_pairs(cpu, self.state(row), pairs, d_rows, noise);
-    }
-
-    fn state(&mut self, row: usize) -> RowState<'_, T> {
+    /// A row with its moments. A later row that will be needed soon may be told, so
+    /// that memory is asked for it meanwhile.
+    pub fn state(&mut self, row: usize, soon: Option<usize>) -> RowState<'_, T> {
         let range = row * self.stride..(row + 1) * self.stride;
         RowState {
             w: &mut self.w[range.clone()],
             m: &mut self.m[range.clone()],
             v: &mut self.v[range],
             last: &mut self.last[row],
+            ahead: soon.map_or(0, |soon| (soon - row) * self.stride),
         }
     }
 }

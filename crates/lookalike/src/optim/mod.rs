@@ -97,7 +97,7 @@ impl Adam {
     ) {
         self.catch_up(&mut row);
         let PairGradients { rows, entries, g } = *pairs;
-        let row = Moments { w: row.w, m: row.m, v: row.v };
+        let row = Moments { w: row.w, m: row.m, v: row.v, ahead: row.ahead };
         backward_adam_row(cpu, &self.step, row, rows, d_rows, entries, g, noise);
     }
 
@@ -155,6 +155,9 @@ pub struct RowState<'a, T> {
     pub v: &'a mut [T],
     /// When the row was last touched (kept up by `exact` only).
     pub last: &'a mut u32,
+    /// How many elements further on lies the row to ask memory for meanwhile; 0 if
+    /// none.
+    pub ahead: usize,
 }
 
 /// A single weight with its moments.
@@ -200,7 +203,8 @@ mod tests {
             Self { w: vec![0.0; 16], m: vec![0.0; 16], v: vec![0.0; 16], last: 0 }
         }
         fn touch(&mut self, adam: &Adam, g: f32) {
-            let row = RowState { w: &mut self.w, m: &mut self.m, v: &mut self.v, last: &mut self.last };
+            let (w, m, v) = (&mut self.w, &mut self.m, &mut self.v);
+            let row = RowState { w, m, v, last: &mut self.last, ahead: 0 };
             adam.update(Cpu::detect(), row, &[g; 16], 0);
         }
     }

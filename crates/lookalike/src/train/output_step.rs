@@ -312,22 +312,14 @@ impl OutputStep {
                     work.finish_softmax(context.cpu, part, finished..end, terms);
                     finished = end;
                 }
-                // Rows come from memory: ask for them while others are worked on.
-                if let Some(ahead) = part.groups.get(i + PREFETCH_AHEAD) {
-                    rows.prefetch(ahead.local_key as usize);
-                }
                 let (entries, g) = (&part.entries[range.clone()], &work.scores[range]);
                 let pairs = PairGradients { rows: embeddings, entries, g };
                 let class = (part.first_key + local) as u64;
                 let noise = mix(context.seed, Stream::Round, context.iteration, class);
-                rows.update_by_pairs(
-                    context.cpu,
-                    local,
-                    &context.adam,
-                    &pairs,
-                    &mut work.d_embeddings,
-                    noise,
-                );
+                // Rows come from memory: ask for them while others are worked on.
+                let soon = part.groups.get(i + PREFETCH_AHEAD).map(|soon| soon.local_key as usize);
+                let row = rows.state(local, soon);
+                context.adam.update_by_pairs(context.cpu, row, &pairs, &mut work.d_embeddings, noise);
                 rows.bias.update(local, &context.adam, sum_of(g));
             }
         });
