@@ -30,7 +30,7 @@ use crate::random::{Stream, mix};
 use crate::sampling::{BitRows, Candidates};
 
 /// How many rows ahead memory is asked for a row with its moments: 24 lines each.
-pub(super) const PREFETCH_AHEAD: usize = 3;
+pub(super) const PREFETCH_AHEAD: usize = 2;
 /// The same where only the row itself is read: 8 lines.
 const PREFETCH_ROWS_AHEAD: usize = 8;
 /// Pairs of which the loss takes care together, so soon after their scores were

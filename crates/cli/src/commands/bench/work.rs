@@ -76,8 +76,11 @@ impl Work {
 const ADAM_OPERATIONS: f64 = 10.0;
 /// A row's update reads and writes weights and two moments.
 const UPDATE_ACCESSES: f64 = 6.0;
-/// Bytes a pair while sorting: class read twice, item written, read twice, entry written.
+/// Bytes a pair while sorting lists: class read twice, item written, read twice, entry
+/// written.
 const SORT_BYTES: f64 = 24.0;
+/// Bytes a pair while turning bits around, besides the bits: entry written.
+const ENTRY_BYTES: f64 = 4.0;
 /// Bytes a pair in the loss: score and entry read, score written. What else it does
 /// to a pair is done in L1, by the stages before and after.
 const LOSS_BYTES: f64 = 12.0;
@@ -117,7 +120,11 @@ impl Workload<'_> {
             // A class is read from its bucket and written into its set.
             Stage::Sample if self.config.sampler.uses_tables() => Work::rows(0.0, 8.0 * pairs),
             Stage::Sample => Work::streamed(0.0, if is_full { 0.0 } else { 4.0 * pairs }),
-            Stage::Sort => Work::streamed(0.0, if is_full { 0.0 } else { SORT_BYTES * pairs }),
+            Stage::Sort if is_full => Work::streamed(0.0, 0.0),
+            Stage::Sort => {
+                let by_bits = examples * self.num_classes / 8.0 + ENTRY_BYTES * pairs;
+                Work::streamed(0.0, by_bits.min(SORT_BYTES * pairs))
+            }
             Stage::Score if is_full => Work::streamed(2.0 * pairs * last, classes * last * number),
             Stage::Score => Work::rows(2.0 * pairs * last, classes * last * number),
             Stage::Loss => Work::streamed(0.0, if is_full { 0.0 } else { LOSS_BYTES * pairs }),
