@@ -213,8 +213,8 @@ impl RowAhead {
 }
 
 /// [`backward_row`] in `WIDTH` vectors of columns: the row's and the gradient's
-/// stay in registers. `meanwhile` is called for each pair; it must do no arithmetic,
-/// since a closure is not compiled for the CPU's level.
+/// stay in registers. `meanwhile` is called for each pair; it should do no arithmetic:
+/// a closure that is not inlined is not compiled for the CPU's level.
 #[inline(always)]
 #[expect(clippy::too_many_arguments, reason = "the operands of backward_row")]
 fn backward_columns<S: Simd, A: Element, B: Element, const WIDTH: usize>(
