@@ -20,16 +20,15 @@
 //!
 //! Cost: O(pairs) time and 8 bytes a pair; buffers are kept between batches.
 //!
-//! Where examples have a bit for each of their keys as well, because they have
-//! so many, squares of bits are turned around and read off instead: O(examples ·
-//! keys / 64), and the same order.
+//! Where examples have so many keys that they come as bits, [`bits`] does it
+//! another way, with the same result.
 
-use lookalike_kernels::{
-    AlignedVec, BIT_ROWS, BIT_WORDS, Cpu, FLAG_BITS, count_ones, indices_of_ones, prefetch, transpose_bits,
-};
+mod bits;
+
+use lookalike_kernels::{AlignedVec, Cpu, prefetch};
 use rayon::prelude::*;
 
-use crate::sampling::{BLOCK_WORDS, BitRows};
+use crate::sampling::BitRows;
 
 /// Parts a batch is cut into; more than any machine we expect has threads.
 const PARTS: usize = 32;
@@ -42,13 +41,6 @@ const CHUNKS_AHEAD: usize = 2;
 const ITEMS_PER_LINE: usize = 16;
 /// At most this many blocks of keys are counted.
 const MAX_BLOCKS: usize = 1024;
-/// Keys whose bits are turned around together.
-const BLOCK_OF_BITS: usize = BIT_ROWS * BLOCK_WORDS;
-/// Stripes of examples whose bits lie side by side then.
-const STRIPES: usize = BIT_WORDS / BLOCK_WORDS;
-/// Of bits, those of one example in so many are counted: parts need not be quite even.
-const EXAMPLES_PER_COUNT: usize = 16;
-
 /// The pairs of a batch, by example.
 pub(super) trait Pairs: Sync {
     /// The number of examples.
@@ -73,7 +65,7 @@ pub(super) trait Pairs: Sync {
 #[derive(Debug, Default)]
 pub(super) struct Turnaround {
     chunks: Vec<Chunk>,
-    /// Of bits: about how many are set in each block of keys.
+    /// Pairs in each block of keys; of bits, those of some examples only.
     counts: Vec<u32>,
     /// Of bits: keys and entries of the pairs with flags, ascending.
     flagged: Vec<(u32, u32)>,
@@ -138,7 +130,7 @@ impl Turnaround {
         assert!(entry_bits < 32, "a batch has fewer than 2^31 pairs of examples and features");
         let block_bits = num_keys.div_ceil(MAX_BLOCKS).next_power_of_two().trailing_zeros();
         // A key within its block and an entry share 32 bits.
-        let bits = Bits { block: block_bits.min(32 - entry_bits), entry: entry_bits };
+        let bits = ItemBits { block: block_bits.min(32 - entry_bits), entry: entry_bits };
         let num_blocks = num_keys.div_ceil(1 << bits.block).max(1);
         // The last batch tells how many pairs to expect. Chunks never show in
         // the result.
@@ -167,28 +159,6 @@ impl Turnaround {
     /// The parts of the last batch.
     pub(super) fn parts(&self) -> &[Part] {
         &self.parts[..self.num_parts]
-    }
-
-    /// [`Turnaround::turn`] by squares of bits.
-    fn turn_bits(&mut self, cpu: Cpu, pairs: &impl Pairs, rows: BitRows<'_>, num_keys: usize) {
-        let blocks = 0..rows.words / BLOCK_WORDS;
-        self.counts.clear();
-        self.counts.resize(blocks.len(), 0);
-        self.counts.par_iter_mut().enumerate().for_each(|(block, count)| {
-            let counted = rows.block(block).step_by(EXAMPLES_PER_COUNT);
-            *count = counted.map(|words| words.iter().map(|word| word.count_ones()).sum::<u32>()).sum();
-        });
-        self.choose_parts(num_keys, BLOCK_OF_BITS.trailing_zeros());
-        self.flagged.clear();
-        for example in 0..pairs.num_examples() {
-            pairs.for_each_flagged(example, |key, entry| self.flagged.push((key, entry)));
-        }
-        self.flagged.sort_unstable();
-        let flagged = &self.flagged[..];
-        self.parts[..self.num_parts].par_iter_mut().for_each(|part| {
-            part.read_off(cpu, rows);
-            part.flag(flagged);
-        });
     }
 
     /// Cuts the blocks, of `2^block_bits` keys each, into parts.
@@ -221,14 +191,14 @@ impl Turnaround {
 
 /// How the 32 bits of a key and its entry are shared.
 #[derive(Clone, Copy)]
-struct Bits {
+struct ItemBits {
     /// Of a key, those that count the keys within a block.
     block: u32,
     /// Of an entry.
     entry: u32,
 }
 
-impl Bits {
+impl ItemBits {
     fn block_of(self, key: u32) -> usize {
         (key >> self.block) as usize
     }
@@ -249,7 +219,13 @@ impl Bits {
 
 impl Chunk {
     /// Finds where each block's items will start.
-    fn count(&mut self, pairs: &impl Pairs, examples: std::ops::Range<usize>, num_blocks: usize, bits: Bits) {
+    fn count(
+        &mut self,
+        pairs: &impl Pairs,
+        examples: std::ops::Range<usize>,
+        num_blocks: usize,
+        bits: ItemBits,
+    ) {
         self.starts.clear();
         self.starts.resize(num_blocks + 1, 0);
         let starts = &mut self.starts[..];
@@ -263,7 +239,7 @@ impl Chunk {
         renew(&mut self.items, sum as usize);
     }
 
-    fn deal(&mut self, pairs: &impl Pairs, examples: std::ops::Range<usize>, bits: Bits) {
+    fn deal(&mut self, pairs: &impl Pairs, examples: std::ops::Range<usize>, bits: ItemBits) {
         // Slices, so that their places stay in registers.
         let (starts, items) = (&mut self.starts[..], &mut self.items[..]);
         for example in examples {
@@ -284,7 +260,7 @@ impl Chunk {
 }
 
 impl Part {
-    fn sort(&mut self, chunks: &[Chunk], bits: Bits) {
+    fn sort(&mut self, chunks: &[Chunk], bits: ItemBits) {
         let len_of = |block| chunks.iter().map(|chunk| chunk.items_of(block).len()).sum::<usize>();
         grow(&mut self.entries, self.blocks.clone().map(len_of).sum());
         self.groups.clear();
@@ -302,7 +278,7 @@ impl Part {
     }
 
     /// A block's first key, counted from the part's.
-    fn local_key(&self, block: usize, bits: Bits) -> u32 {
+    fn local_key(&self, block: usize, bits: ItemBits) -> u32 {
         ((block << bits.block) - self.first_key) as u32
     }
 
@@ -312,7 +288,7 @@ impl Part {
         range: std::ops::Range<usize>,
         keys: usize,
         chunks: &[Chunk],
-        bits: Bits,
+        bits: ItemBits,
     ) {
         let first = self.local_key(block, bits);
         self.counts.clear();
@@ -352,7 +328,7 @@ impl Part {
         block: usize,
         range: std::ops::Range<usize>,
         chunks: &[Chunk],
-        bits: Bits,
+        bits: ItemBits,
     ) {
         let first = self.local_key(block, bits);
         let mut start = range.start as u32;
@@ -372,81 +348,12 @@ impl Part {
     }
 }
 
-impl Part {
-    /// Groups and entries from bits, block by block.
-    fn read_off(&mut self, cpu: Cpu, rows: BitRows<'_>) {
-        let Self { first_key, groups, entries, blocks, columns, .. } = self;
-        let stripes = rows.num_examples().div_ceil(BIT_ROWS).next_multiple_of(STRIPES);
-        grow(columns, BLOCK_OF_BITS * stripes);
-        groups.clear();
-        entries.clear();
-        for block in blocks.clone() {
-            let mut examples = rows.block(block);
-            for stripe in (0..stripes).step_by(STRIPES) {
-                let mut squares = [[0; BIT_WORDS]; BIT_ROWS];
-                for place in (0..BIT_WORDS).step_by(BLOCK_WORDS) {
-                    for (row, words) in squares.iter_mut().zip(&mut examples) {
-                        row[place..][..BLOCK_WORDS].copy_from_slice(words);
-                    }
-                }
-                transpose_bits(cpu, &mut squares);
-                for (i, row) in squares.iter().enumerate() {
-                    for (place, &column) in row.iter().enumerate() {
-                        let key = place % BLOCK_WORDS * BIT_ROWS + i;
-                        columns[key * stripes + stripe + place / BLOCK_WORDS] = column;
-                    }
-                }
-                if block + 1 < blocks.end {
-                    rows.prefetch(block + 1, stripe * BIT_ROWS..(stripe + STRIPES) * BIT_ROWS);
-                }
-            }
-            let ones = count_ones(cpu, columns);
-            let mut end = entries.len();
-            extend(entries, end + ones + BIT_ROWS);
-            let local_keys = ((block * BLOCK_OF_BITS - *first_key) as u32)..;
-            for (local_key, column) in local_keys.zip(columns.chunks_exact(stripes)) {
-                let found = indices_of_ones(cpu, column, FLAG_BITS, &mut entries[end..]);
-                if found > 0 {
-                    groups.push(Group { local_key, start: end as u32 });
-                }
-                end += found;
-            }
-            entries.truncate(end);
-        }
-    }
-
-    /// Adds the flags of those pairs that have some; `flagged` may tell of other
-    /// parts' pairs too.
-    fn flag(&mut self, flagged: &[(u32, u32)]) {
-        let place = |key: usize| flagged.partition_point(|&(flagged, _)| (flagged as usize) < key);
-        let mine = place(self.first_key)..place(self.first_key + self.num_keys);
-        for &(key, entry) in &flagged[mine] {
-            let local_key = key - self.first_key as u32;
-            let group = self.groups.partition_point(|group| group.local_key < local_key);
-            let start = self.groups[group].start as usize;
-            let end = self.groups.get(group + 1).map_or(self.entries.len(), |next| next.start as usize);
-            let entries = &mut self.entries[start..end];
-            let plain = entry >> FLAG_BITS << FLAG_BITS;
-            let at = entries.partition_point(|&other| other < plain);
-            entries[at] = entry;
-        }
-    }
-}
-
 /// Resizes with some room to spare: batches differ a little in size, and a
 /// buffer that has settled must not move again.
 pub(crate) fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
     if buffer.capacity() < len {
         buffer.clear();
         buffer.reserve_exact(len + len / 4 + 64);
-    }
-    buffer.resize(len, T::default());
-}
-
-/// As [`grow`], and keeps what is there.
-fn extend<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
-    if buffer.capacity() < len {
-        buffer.reserve_exact(len + len / 4 - buffer.len());
     }
     buffer.resize(len, T::default());
 }
@@ -483,7 +390,7 @@ mod tests {
         }
     }
 
-    fn turned(turnaround: &Turnaround) -> Vec<(u32, u32)> {
+    pub(super) fn turned(turnaround: &Turnaround) -> Vec<(u32, u32)> {
         let mut pairs = Vec::new();
         for part in turnaround.parts() {
             for (local_key, range) in part.groups() {
@@ -522,69 +429,6 @@ mod tests {
                 keys
             });
             check(&mut Turnaround::default(), lists.collect(), num_keys, entry_bits);
-        }
-    }
-
-    /// The same pairs as lists and as bits, some of them flagged.
-    struct Marked {
-        lists: Vec<Vec<u32>>,
-        bits: Option<Vec<u64>>,
-        words: usize,
-    }
-
-    impl Marked {
-        fn is_flagged(key: u32, example: usize) -> bool {
-            (key as usize * 7 + example).is_multiple_of(5)
-        }
-    }
-
-    impl Pairs for Marked {
-        fn num_examples(&self) -> usize {
-            self.lists.len()
-        }
-        fn for_each(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
-            for &key in &self.lists[example] {
-                visit(key, (example as u32) << FLAG_BITS | u32::from(Self::is_flagged(key, example)));
-            }
-        }
-        fn bits(&self) -> Option<BitRows<'_>> {
-            self.bits.as_ref().map(|bits| BitRows { bits, words: self.words })
-        }
-        fn for_each_flagged(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
-            self.for_each(example, |key, entry| {
-                if Self::is_flagged(key, example) {
-                    visit(key, entry);
-                }
-            });
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(48))]
-        #[test]
-        fn bits_give_what_lists_give(
-            num_keys in 1usize..3_000,
-            lists in prop::collection::vec(prop::collection::vec(any::<u32>(), 0..200), 1..300),
-        ) {
-            let words = num_keys.div_ceil(64).next_multiple_of(BLOCK_WORDS);
-            let mut pairs = Marked { lists, bits: None, words };
-            let mut bits = vec![0; pairs.lists.len() * words];
-            for (keys, row) in pairs.lists.iter_mut().zip(bits.chunks_exact_mut(words)) {
-                keys.iter_mut().for_each(|key| *key %= num_keys as u32);
-                keys.sort_unstable();
-                keys.dedup();
-                keys.iter().for_each(|&key| row[key as usize / 64] |= 1 << (key % 64));
-            }
-            let turn = |pairs: &Marked| {
-                let mut turnaround = Turnaround::default();
-                turnaround.turn(Cpu::detect(), pairs, num_keys, 12);
-                let keys: usize = turnaround.parts().iter().map(|part| part.num_keys).sum();
-                assert_eq!(keys, num_keys);
-                turned(&turnaround)
-            };
-            let by_lists = turn(&pairs);
-            pairs.bits = Some(bits);
-            prop_assert_eq!(turn(&pairs), by_lists);
         }
     }
 
