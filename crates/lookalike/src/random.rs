@@ -20,8 +20,8 @@ pub enum Stream {
     Data = 5,
     /// Stochastic rounding.
     Round = 6,
-    /// Features left out of an example while training.
-    Dropout = 7,
+    /// Which of an example's true labels asks the hash tables.
+    Label = 7,
     /// Examples held out from training.
     HoldOut = 8,
     /// Inputs that an experiment looks at.

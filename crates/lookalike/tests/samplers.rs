@@ -10,14 +10,21 @@ use lookalike::sampling::{
 };
 use lookalike_kernels::{Cpu, padded};
 
+mod support {
+    pub(crate) mod statistics;
+}
+use support::statistics::assert_follows;
+
 const DIM: usize = 24;
 const CLASSES: usize = 500;
 const EXAMPLES: usize = 150;
 
-const SAMPLERS: [SamplerKind; 6] = [
+/// All but `full`, which is none.
+const SAMPLERS: [SamplerKind; 7] = [
     SamplerKind::LshEmbedding,
     SamplerKind::LshLabel,
     SamplerKind::Mixed,
+    SamplerKind::TopK,
     SamplerKind::LogUniform,
     SamplerKind::Frequency,
     SamplerKind::Uniform,
@@ -77,12 +84,17 @@ fn propose(sampler: &mut dyn Sampler, data: &Dataset, batch: &[u32], iteration: 
         batch,
         embeddings: RowsView::f32(&embeddings, DIM),
         class_vectors,
-        class_bias: &[0.0; CLASSES],
+        class_bias: &class_bias(),
         near: None,
     };
     let mut out = Candidates::new();
     sampler.propose(&request, &mut out);
     out
+}
+
+/// Large for some classes.
+fn class_bias() -> Vec<f32> {
+    (0..CLASSES).map(|class| if class % 9 == 0 { 3.0 } else { 0.0 }).collect()
 }
 
 fn all_examples() -> Vec<u32> {
@@ -127,9 +139,9 @@ fn sets_are_lawful() {
                     let negatives = set.len() - truths.len();
                     assert!(negatives <= budget, "{kind}: {negatives} of {budget}");
                     let full = budget.min(CLASSES - truths.len());
-                    let always_full = kind == SamplerKind::Uniform
-                        || kind == SamplerKind::Mixed
-                        || fill && kind.uses_tables();
+                    let always_full =
+                        matches!(kind, SamplerKind::Uniform | SamplerKind::Mixed | SamplerKind::TopK)
+                            || fill && kind.uses_tables();
                     assert!(!always_full || negatives == full, "{kind}: {negatives} of {full}");
                     if kind == SamplerKind::Frequency && budget > CLASSES {
                         assert_eq!(sorted.len(), CLASSES, "all can be drawn, seen or not");
@@ -172,7 +184,8 @@ fn iterations_and_seeds_give_other_sets() {
         let mut sampler = sampler(kind, 10, 5, &counts, &lsh);
         let first = sets(&propose(&mut *sampler, &data, &all_examples(), 0));
         let second = sets(&propose(&mut *sampler, &data, &all_examples(), 1));
-        assert_ne!(first, second, "{kind}");
+        let is_random = kind != SamplerKind::TopK;
+        assert_eq!(first != second, is_random, "{kind}");
         assert_eq!(first, sets(&propose(&mut *sampler, &data, &all_examples(), 0)), "{kind}");
     }
 }
@@ -187,41 +200,112 @@ fn an_empty_batch_is_no_trouble() {
     }
 }
 
-/// Tables asked with w_y always hold y's own bucket, so whatever is found for
-/// `lsh-label` shares a bucket with one true label; without labels, with E_x.
+/// The codes of all classes and examples in the tables of a sampler with seed 5.
+struct Buckets {
+    classes: Vec<Vec<u32>>,
+    embeddings: Vec<Vec<u32>>,
+}
+
+impl Buckets {
+    fn of(lsh: &LshConfig, budget: usize) -> Self {
+        let choice = lsh.choose(budget, CLASSES, DIM).unwrap();
+        let tables = lsh.tables(&choice, CLASSES, DIM, 5).unwrap();
+        let codes = |rows: Vec<f32>| -> Vec<Vec<u32>> {
+            let ids: Vec<u32> = (0..(rows.len() / padded(DIM)) as u32).collect();
+            let mut codes = vec![0; ids.len() * choice.l];
+            let rows = RowsView::f32(&rows, DIM);
+            tables.family().hash_rows(Cpu::detect(), rows, &ids, 0..choice.l, &mut codes);
+            codes.chunks(choice.l).map(<[u32]>::to_vec).collect()
+        };
+        Self {
+            classes: codes(random_rows(CLASSES, DIM, 1, false)),
+            embeddings: codes(random_rows(EXAMPLES, DIM, 2, true)),
+        }
+    }
+
+    /// Whether every one of these classes shares a bucket with the embedding.
+    fn are_near_embedding(&self, classes: &[u32], example: usize) -> bool {
+        self.share(classes, &self.embeddings[example])
+    }
+
+    /// Whether every one of them shares a bucket with the same true label; with
+    /// the embedding if there is none.
+    fn are_near_label(&self, classes: &[u32], truths: &[u32], example: usize) -> bool {
+        truths.iter().any(|&truth| self.share(classes, &self.classes[truth as usize]))
+            || truths.is_empty() && self.are_near_embedding(classes, example)
+    }
+
+    fn share(&self, classes: &[u32], query: &[u32]) -> bool {
+        let shares = |&class: &u32| self.classes[class as usize].iter().zip(query).any(|(a, b)| a == b);
+        classes.iter().all(shares)
+    }
+}
+
 #[test]
 fn found_classes_share_a_bucket_with_the_query() {
     let data = examples();
     let counts = label_counts(data.view());
-    let class_vectors = random_rows(CLASSES, DIM, 1, false);
-    let embeddings = random_rows(EXAMPLES, DIM, 2, true);
     let lsh = LshConfig { k: Some(2), l: Some(6), ..LshConfig::default() };
+    let buckets = Buckets::of(&lsh, 40);
     for kind in [SamplerKind::LshEmbedding, SamplerKind::LshLabel] {
         let mut sampler = sampler(kind, 40, 5, &counts, &lsh);
         let candidates = propose(&mut *sampler, &data, &all_examples(), 0);
-        let family = sampler.tables().unwrap().family();
-        let codes = |rows: &[f32], row: u32| {
-            let mut codes = vec![0; 6];
-            family.hash_rows(Cpu::detect(), RowsView::f32(rows, DIM), &[row], 0..6, &mut codes);
-            codes
-        };
         for example in 0..EXAMPLES {
             let truths = data.view().labels(example);
-            let queries: Vec<Vec<u32>> = if kind == SamplerKind::LshEmbedding || truths.is_empty() {
-                vec![codes(&embeddings, example as u32)]
-            } else {
-                truths.iter().map(|&y| codes(&class_vectors, y)).collect()
-            };
             let found = &candidates.of(example)[truths.len()..];
-            let alike = queries.iter().any(|query| {
-                let shares =
-                    |&class: &u32| codes(&class_vectors, class).iter().zip(query).any(|(a, b)| a == b);
-                found.iter().all(shares)
-            });
+            let alike = match kind {
+                SamplerKind::LshEmbedding => buckets.are_near_embedding(found, example),
+                _ => buckets.are_near_label(found, truths, example),
+            };
             assert!(alike, "{kind}, example {example}");
         }
         assert!(candidates.all_counts().iter().all(|c| c.drawn == 0));
         assert!(candidates.all_counts().iter().map(|c| c.found).sum::<u32>() > 1_000);
+    }
+}
+
+/// Half of the budget by default, and of that half by the label and half by the
+/// embedding; with one function a table every bucket is large enough.
+#[test]
+fn mixed_asks_its_tables_for_half_of_the_budget() {
+    let data = examples();
+    let counts = label_counts(data.view());
+    let lsh = LshConfig { k: Some(1), l: Some(4), ..LshConfig::default() };
+    let buckets = Buckets::of(&lsh, 40);
+    let mut sampler = sampler(SamplerKind::Mixed, 40, 5, &counts, &lsh);
+    let candidates = propose(&mut *sampler, &data, &all_examples(), 0);
+    for example in 0..EXAMPLES {
+        let counts = candidates.counts(example);
+        assert_eq!((counts.found, counts.drawn), (20, 20));
+        let truths = data.view().labels(example);
+        let (by_label, by_embedding) = candidates.of(example)[truths.len()..][..20].split_at(10);
+        assert!(buckets.are_near_label(by_label, truths, example), "example {example}");
+        assert!(buckets.are_near_embedding(by_embedding, example), "example {example}");
+    }
+}
+
+/// Against all scores, biases among them, in f64 and sorted.
+#[test]
+fn top_k_finds_the_classes_that_score_highest() {
+    let data = examples();
+    let counts = label_counts(data.view());
+    let (class_vectors, embeddings) =
+        (random_rows(CLASSES, DIM, 1, false), random_rows(EXAMPLES, DIM, 2, true));
+    let row = |rows: &[f32], i: usize| rows[i * padded(DIM)..][..DIM].to_vec();
+    let biases = class_bias();
+    let mut sampler = sampler(SamplerKind::TopK, 30, 5, &counts, &LshConfig::default());
+    let candidates = propose(&mut *sampler, &data, &all_examples(), 0);
+    for example in 0..EXAMPLES {
+        let truths = data.view().labels(example);
+        let embedding = row(&embeddings, example);
+        let score = |class: u32| {
+            let products = row(&class_vectors, class as usize).into_iter().zip(&embedding);
+            let sum: f64 = products.map(|(a, b)| f64::from(a) * f64::from(*b)).sum();
+            sum + f64::from(biases[class as usize])
+        };
+        let mut others: Vec<u32> = (0..CLASSES as u32).filter(|class| !truths.contains(class)).collect();
+        others.sort_by(|&a, &b| score(b).total_cmp(&score(a)));
+        assert_eq!(candidates.of(example)[truths.len()..], others[..30], "example {example}");
     }
 }
 
@@ -267,17 +351,7 @@ fn draws_follow_their_distribution() {
     for kind in [SamplerKind::Uniform, SamplerKind::Frequency, SamplerKind::LogUniform] {
         let mut sampler = sampler(kind, 1, 5, &counts, &LshConfig::default());
         let observed = times_drawn(&mut *sampler, classes, draws, 3);
-        let (mut statistic, mut freedom) = (0.0, -1.0);
-        for (class, &observed) in observed.iter().enumerate() {
-            let expected = chance(kind, class) * f64::from(draws);
-            statistic += (f64::from(observed) - expected).powi(2) / expected;
-            freedom += 1.0;
-        }
-        // Wilson and Hilferty: the cube root of chi-square is nearly normal; 4.75
-        // standard deviations are exceeded with chance 1e-6.
-        let spread: f64 = 2.0 / (9.0 * freedom);
-        let limit = freedom * f64::powi(1.0 - spread + 4.75 * spread.sqrt(), 3);
-        assert!(statistic < limit, "{kind}: {statistic:.1}, at most {limit:.1}");
+        assert_follows(&observed, |class| chance(kind, class), kind.name());
     }
 }
 

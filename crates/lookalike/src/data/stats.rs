@@ -1,7 +1,8 @@
 //! What a data set looks like: sizes, rows, and how unevenly labels occur.
 //!
 //! The share of the most frequent labels tells whether a static sampling
-//! distribution can work at all (paper, section 3.5).
+//! distribution can work at all (paper, section "Non-Power Law Label
+//! Distribution").
 
 use std::fmt;
 

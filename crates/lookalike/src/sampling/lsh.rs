@@ -245,7 +245,7 @@ fn load_queries(query: Query, request: &Request<'_>, positions: std::ops::Range<
     let label_of = |position: usize| {
         let example = request.batch[position];
         let labels = request.examples.labels(example as usize);
-        let turn = mix(request.seed, Stream::Sample, request.iteration, u64::from(example));
+        let turn = mix(request.seed, Stream::Label, request.iteration, u64::from(example));
         labels.get(below(turn, labels.len() as u32) as usize).copied()
     };
     for (id, position) in ids.iter_mut().zip(positions.clone()) {
