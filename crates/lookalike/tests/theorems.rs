@@ -3,10 +3,14 @@
 //! is the chance that one function agrees on the query and `w_i`; and the more
 //! alike, the more often.
 //!
+//! The theorems are about whole buckets of all tables. A budget cuts the walk
+//! short; what the chances are then is worked out here from the same p and
+//! compared in the same way.
+//!
 //! p is estimated directly, from other draws of single functions. Frequency and
-//! prediction are compared in units of their joint standard error. There are 36
+//! prediction are compared in units of their joint standard error. There are 108
 //! comparisons; 5.0 standard errors are exceeded by one of them with chance
-//! 36 · 5.7e-7 < 3e-5 if the theorems hold (Bonferroni): the error level of this
+//! 108 · 5.7e-7 < 7e-5 if the theorems hold (Bonferroni): the error level of this
 //! file.
 //!
 //! The theorems take functions to be independent. SimHash's are. DWTA's are if
@@ -27,6 +31,10 @@ const COSINES: [f64; 6] = [0.98, 0.9, 0.7, 0.45, 0.15, -0.2];
 const K: usize = 2;
 const L: usize = 3;
 const FAMILIES: u64 = 12_000;
+/// Functions of a draw that estimate p.
+const FUNCTIONS: usize = 40;
+/// Budgets that cut walks short.
+const BUDGETS: [usize; 3] = [1, 2, 4];
 
 /// A standard normal number for a place.
 fn normal(a: u64, b: u64) -> f64 {
@@ -69,7 +77,7 @@ fn shape(family: Family, dim: usize, k: usize, l: usize) -> FamilyShape {
 fn agreement(family: Family, dim: usize, data: &[f32]) -> Vec<f64> {
     let classes = COSINES.len();
     let ids: Vec<u32> = (0..=classes as u32).collect();
-    let functions = 40;
+    let functions = FUNCTIONS;
     let mut agreed = vec![0u32; classes];
     let mut codes = vec![0; ids.len() * functions];
     for seed in 0..FAMILIES {
@@ -83,10 +91,11 @@ fn agreement(family: Family, dim: usize, data: &[f32]) -> Vec<f64> {
     agreed.iter().map(|&n| f64::from(n) / (FAMILIES * functions as u64) as f64).collect()
 }
 
-/// How often each class is among the negatives that a sampler finds. Class 0 is
+/// How often each class is among the negatives that a sampler finds within a
+/// budget. Class 0 is
 /// the true label and has the query as its vector; the embedding is the query
 /// for LSH Embedding, and something else for LSH Label, which must not look at it.
-fn retrieval(family: Family, dim: usize, query: Query, data: &[f32]) -> Vec<f64> {
+fn retrieval(family: Family, dim: usize, query: Query, data: &[f32], budget: usize) -> Vec<f64> {
     let classes = COSINES.len() + 1;
     let mut examples = Dataset::empty(1, classes);
     examples.push([(0, 1.0)], &[0]);
@@ -104,7 +113,7 @@ fn retrieval(family: Family, dim: usize, query: Query, data: &[f32]) -> Vec<f64>
     for seed in 0..FAMILIES {
         let drawn = shape(family, dim, K, L).draw((2 + query as u64) << 32 | seed).unwrap();
         let tables = HashTables::new(drawn, classes, Incremental::Never);
-        let mut sampler = LshSampler::new(tables, query, classes, false);
+        let mut sampler = LshSampler::new(tables, query, budget, false);
         let request = Request {
             seed,
             iteration: seed,
@@ -127,7 +136,7 @@ fn retrieval(family: Family, dim: usize, query: Query, data: &[f32]) -> Vec<f64>
 fn check(family: Family, dim: usize, query: Query, slack: f64) {
     let data = rows(dim);
     let agreed = agreement(family, dim, &data);
-    let met = retrieval(family, dim, query, &data);
+    let met = retrieval(family, dim, query, &data, COSINES.len());
     let mut before = (1.0, 1.0);
     for ((&p, &met), cosine) in agreed.iter().zip(&met).zip(COSINES) {
         let case = format!("{family:?}, {query:?}, {dim} dimensions, cosine {cosine}");
@@ -139,7 +148,7 @@ fn check(family: Family, dim: usize, query: Query, slack: f64) {
         // that of as many draws of one function at worst.
         let slope = f64::from(k * l) * p.powi(k - 1) * (1.0 - p.powi(k)).powi(l - 1);
         let n = FAMILIES as f64;
-        let independent = if slack == 0.0 { 40.0 } else { 1.0 };
+        let independent = if slack == 0.0 { FUNCTIONS as f64 } else { 1.0 };
         let variance = predicted * (1.0 - predicted) / n + slope * slope * p * (1.0 - p) / (n * independent);
         let difference = (met - predicted).abs();
         assert!(difference < 5.0 * variance.sqrt() + slack, "{case}: met {met:.4}, predicted {predicted:.4}");
@@ -166,6 +175,113 @@ fn simhash_label() {
 #[test]
 fn simhash_embedding() {
     check(Family::Simhash, 15, Query::Embedding, 0.0);
+}
+
+/// The chance of each class to be found within a budget, worked out from the
+/// chance that one function agrees on it and the query.
+///
+/// The classes lie in one plane, so a function that agrees on one of them agrees
+/// on all that are more alike: the query's bucket in a table holds the first m
+/// classes, m with chance `p_m^K - p_{m+1}^K`, whatever is in other tables. So
+/// the walk has the first few classes too, until a bucket has more than there is
+/// room for. `own` says whether the query's own class is in every bucket.
+fn found_within(agreed: &[f64], budget: usize, own: bool) -> Vec<f64> {
+    let classes = agreed.len();
+    let reaches = |m: usize| if m == 0 { 1.0 } else { agreed.get(m - 1).map_or(0.0, |p| p.powi(K as i32)) };
+    let mut chances = vec![0.0; classes];
+    let mut having = vec![0.0; budget + 1];
+    having[0] = 1.0;
+    for _ in 0..L {
+        let before = std::mem::replace(&mut having, vec![0.0; budget + 1]);
+        having[budget] += before[budget];
+        for (have, chance) in before[..budget].iter().enumerate() {
+            for m in 0..=classes {
+                let chance = chance * (reaches(m) - reaches(m + 1));
+                if m <= budget {
+                    having[have.max(m)] += chance;
+                } else {
+                    let shares = shares_of_cut_bucket(have, m, budget, own);
+                    chances.iter_mut().zip(shares).for_each(|(sum, share)| *sum += chance * share);
+                }
+            }
+        }
+    }
+    for (have, chance) in having.iter().enumerate() {
+        chances[..have].iter_mut().for_each(|sum| *sum += chance);
+    }
+    chances
+}
+
+/// The chance of each of the first `m` classes to be in a set of `budget`, if the
+/// first `have` are there already and the others come from one bucket: in the
+/// order of their numbers from a random place on, and round to it again.
+fn shares_of_cut_bucket(have: usize, m: usize, budget: usize, own: bool) -> Vec<f64> {
+    let bucket: Vec<Option<usize>> = own.then_some(None).into_iter().chain((0..m).map(Some)).collect();
+    let mut times: Vec<u32> =
+        (0..m).map(|class| if class < have { bucket.len() as u32 } else { 0 }).collect();
+    for start in 0..bucket.len() {
+        let round = bucket[start..].iter().chain(&bucket[..start]).flatten();
+        round.filter(|&&class| class >= have).take(budget - have).for_each(|&class| times[class] += 1);
+    }
+    times.into_iter().map(|times| f64::from(times) / bucket.len() as f64).collect()
+}
+
+/// How much an error of the agreements moves a prediction, at worst.
+fn error_of(prediction: impl Fn(&[f64]) -> f64, agreed: &[f64]) -> f64 {
+    let h = 1e-5;
+    let error = |i: usize| {
+        let shifted = |by: f64| {
+            let mut agreed = agreed.to_vec();
+            agreed[i] += by;
+            prediction(&agreed)
+        };
+        let slope = (shifted(h) - shifted(-h)) / (2.0 * h);
+        let draws = (FAMILIES * FUNCTIONS as u64) as f64;
+        slope.abs() * (agreed[i] * (1.0 - agreed[i]) / draws).sqrt()
+    };
+    (0..agreed.len()).map(error).sum()
+}
+
+fn check_cut_walks(family: Family, query: Query) {
+    let data = rows(15);
+    let agreed = agreement(family, 15, &data);
+    let own = query == Query::Label;
+    for budget in BUDGETS {
+        let met = retrieval(family, 15, query, &data, budget);
+        let predicted = found_within(&agreed, budget, own);
+        for (class, (&met, &predicted)) in met.iter().zip(&predicted).enumerate() {
+            let case = format!("{family:?}, {query:?}, budget {budget}, cosine {}", COSINES[class]);
+            let from_p = error_of(|agreed| found_within(agreed, budget, own)[class], &agreed);
+            let variance = predicted * (1.0 - predicted) / FAMILIES as f64 + from_p * from_p;
+            let difference = (met - predicted).abs();
+            assert!(difference < 5.0 * variance.sqrt(), "{case}: met {met:.4}, predicted {predicted:.4}");
+        }
+        assert!(predicted.is_sorted_by(|a, b| a > b), "the more alike, the more often: {predicted:?}");
+    }
+}
+
+/// Room for all is no cut, and what was worked out is the theorem's formula.
+#[test]
+fn a_budget_for_all_classes_leaves_the_theorem_as_it_is() {
+    let agreed = [0.9, 0.7, 0.5, 0.4, 0.2, 0.1];
+    for own in [false, true] {
+        for (p, chance) in agreed.iter().zip(found_within(&agreed, agreed.len(), own)) {
+            let theorem = 1.0 - (1.0 - f64::powi(*p, K as i32)).powi(L as i32);
+            assert!((chance - theorem).abs() < 1e-12, "{chance}, not {theorem}");
+        }
+    }
+}
+
+#[test]
+fn dwta_walks_cut_short() {
+    check_cut_walks(Family::Dwta, Query::Label);
+    check_cut_walks(Family::Dwta, Query::Embedding);
+}
+
+#[test]
+fn simhash_walks_cut_short() {
+    check_cut_walks(Family::Simhash, Query::Label);
+    check_cut_walks(Family::Simhash, Query::Embedding);
 }
 
 /// All six functions come from one permutation of 128 dimensions into 16 bins.
