@@ -43,7 +43,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
 }
 
 fn is_bad_input(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
+    let of_input = error.chain().any(|cause| {
         cause.is::<Usage>()
             || cause.is::<DataError>()
             || cause.is::<TextError>()
@@ -55,7 +55,21 @@ fn is_bad_input(error: &anyhow::Error) -> bool {
                 cause.downcast_ref::<TrainError>(),
                 Some(TrainError::Config(_) | TrainError::OtherData { .. })
             )
-    })
+    });
+    of_input && !error.chain().any(is_failure_of_the_system)
+}
+
+/// What the operating system refuses (a full disk, a missing permission) is
+/// nobody's bad input; a name that leads to no file is.
+fn is_failure_of_the_system(cause: &(dyn std::error::Error + 'static)) -> bool {
+    use io::ErrorKind::{InvalidFilename, IsADirectory, NotADirectory, NotFound};
+    let reason = match cause.downcast_ref::<DataError>() {
+        // Not the source of the error: the message has it already.
+        Some(DataError::Unreadable { reason, .. } | DataError::Unwritable { reason, .. }) => Some(reason),
+        _ => cause.downcast_ref::<io::Error>(),
+    };
+    let of_input = [InvalidFilename, IsADirectory, NotADirectory, NotFound];
+    reason.is_some_and(|reason| reason.raw_os_error().is_some() && !of_input.contains(&reason.kind()))
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use lookalike::artifact::Model;
+use lookalike::artifact::{Model, check_destination};
 use lookalike::data::Examples;
 use lookalike::model::{Network, SparseStart};
 use lookalike::predict::evaluate;
@@ -133,6 +133,9 @@ pub(crate) fn run(arguments: TrainArguments) -> anyhow::Result<ExitCode> {
         arguments.settings.apply(&mut base.training)?;
         write!(std::io::stdout(), "{}", base.to_toml()?)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(directory) = arguments.model.as_deref().filter(|_| !arguments.print_config) {
+        check_destination(directory)?;
     }
     signals::catch();
     arguments.machine.install(|| train(&arguments, base))?

@@ -5,6 +5,7 @@ mod answers;
 mod bad_input;
 mod damage;
 mod demo;
+mod files;
 mod names;
 mod settings;
 mod support;

@@ -1,108 +1,194 @@
 //! Writing a whole directory in one step, and checking what is in it.
+//!
+//! The new directory is made in a folder [`aside`], synced, and exchanged for the
+//! old one, so that whoever looks, at any moment and after any crash, finds the
+//! old model or the new one. Of the old directory only what a model's
+//! `config.json` lists is removed, by name; all else is the user's and is moved
+//! into the new one. The cost is that of writing the files and reading them once.
 
-use std::fs;
-use std::io::{Read, Write};
-use std::path::Path;
+mod aside;
+#[cfg(test)]
+mod tests;
 
-use super::{FileEntry, ModelError};
+use std::ffi::OsString;
+use std::fs::{self, Metadata};
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
-/// Calls `write` with an empty folder beside `directory`, then puts that folder
-/// in its place. An existing directory is replaced only if it is empty or holds
-/// `marker`; if anything fails it is left as it was.
+use serde::Deserialize;
+
+use super::{CONFIG_FILE, FORMAT_NAME, FileEntry, ModelError};
+use crate::data::write::{follow_links, make_like};
+use aside::Aside;
+
+/// Whether a model can be saved to `directory`, found out without changing
+/// anything: to be asked before training, not after it.
+pub fn check_destination(directory: &Path) -> Result<(), ModelError> {
+    let destination = Destination::of(directory)?;
+    if destination.old()?.is_some() {
+        // Protected from changes means protected from us.
+        probe(&destination.path())?;
+    }
+    let ancestors = destination.parent.ancestors().map(or_here);
+    probe(ancestors.into_iter().find(|folder| folder.exists()).unwrap_or(Path::new(".")))
+}
+
+/// Calls `write` with an empty folder, then puts that folder in the place of
+/// `directory`. What is there must be a model of ours or an empty folder; its
+/// mode stays, and so do files in it that are not ours. If anything fails it is
+/// left as it was.
 pub fn replace_directory(
     directory: &Path,
-    marker: &str,
     write: impl FnOnce(&Path) -> Result<(), ModelError>,
 ) -> Result<(), ModelError> {
-    let exists = directory.exists();
-    if exists {
-        let mut entries = fs::read_dir(directory).map_err(ModelError::io(directory))?;
-        if entries.next().is_some() && !directory.join(marker).exists() {
-            return Err(ModelError::WouldOverwrite { directory: directory.into() });
+    let destination = Destination::of(directory)?;
+    fs::create_dir_all(&destination.parent).map_err(ModelError::io(&destination.parent))?;
+    aside::put_right(&destination);
+    let old = destination.old()?;
+    let aside = Aside::new(&destination)?;
+    write(&aside.writing())?;
+    settle(&aside, old.as_ref(), &destination.path())?;
+    aside.put_in_place(old.is_some())
+}
+
+/// Puts a model in its place that a dying process left beside it, if there is one.
+pub(super) fn restore(directory: &Path) {
+    if let Ok(destination) = Destination::of(directory) {
+        aside::put_right(&destination);
+    }
+}
+
+/// Where a directory goes: links are followed, so that a link stays one.
+#[derive(Debug)]
+struct Destination {
+    parent: PathBuf,
+    name: OsString,
+}
+
+impl Destination {
+    fn of(directory: &Path) -> Result<Self, ModelError> {
+        let real = follow_links(directory).map_err(ModelError::io(directory))?;
+        match (real.parent(), real.file_name()) {
+            (Some(parent), Some(name)) => Ok(Self { parent: or_here(parent).into(), name: name.into() }),
+            _ => Err(unsuitable(directory, "it is exchanged as a whole and must have a name of its own")),
         }
     }
-    let parent = match directory.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    fs::create_dir_all(parent).map_err(ModelError::io(parent))?;
-    let folder = tempfile::Builder::new()
-        .prefix(".lookalike-unfinished-")
-        .tempdir_in(parent)
-        .map_err(ModelError::io(parent))?;
-    make_readable(folder.path(), 0o755);
-    write(folder.path())?;
-    if exists {
-        // The temporary name now holds the old directory and is removed with it.
-        exchange(folder.path(), directory).map_err(ModelError::io(directory))?;
-    } else {
-        let folder = folder.keep();
-        fs::rename(&folder, directory).map_err(ModelError::io(directory))?;
+
+    fn path(&self) -> PathBuf {
+        self.parent.join(&self.name)
     }
-    // Makes the rename itself durable; not every system can, and the files are safe already.
-    let _ = fs::File::open(parent).and_then(|parent| parent.sync_all());
+
+    /// What is there, if it may be replaced.
+    fn old(&self) -> Result<Option<Metadata>, ModelError> {
+        let path = self.path();
+        let old = match fs::metadata(&path) {
+            Ok(old) => old,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(ModelError::io(&path)(error)),
+        };
+        if !old.is_dir() {
+            return Err(unsuitable(&path, "it is no folder"));
+        }
+        if is_mount_point(&old, &self.parent) {
+            return Err(unsuitable(&path, "a disk is mounted there, name a folder in it"));
+        }
+        let mut entries = fs::read_dir(&path).map_err(ModelError::io(&path))?;
+        if entries.next().is_some() && files_of_model(&path).is_none() {
+            return Err(ModelError::WouldOverwrite { directory: path });
+        }
+        Ok(Some(old))
+    }
+}
+
+fn unsuitable(directory: &Path, why: &'static str) -> ModelError {
+    ModelError::Unsuitable { directory: directory.into(), why }
+}
+
+/// The parent of a bare name is the current folder.
+fn or_here(parent: &Path) -> &Path {
+    if parent.as_os_str().is_empty() { Path::new(".") } else { parent }
+}
+
+#[cfg(unix)]
+fn is_mount_point(directory: &Metadata, parent: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(parent).is_ok_and(|parent| parent.dev() != directory.dev())
+}
+
+#[cfg(not(unix))]
+fn is_mount_point(_: &Metadata, _: &Path) -> bool {
+    false
+}
+
+/// Only trying tells whether a file can be made.
+fn probe(folder: &Path) -> Result<(), ModelError> {
+    let made = tempfile::Builder::new().prefix(aside::PREFIX).tempfile_in(folder);
+    made.map(drop).map_err(ModelError::io(folder))
+}
+
+/// The files that are ours in a model directory, `config.json` last; none if it
+/// is no model directory of ours.
+fn files_of_model(directory: &Path) -> Option<Vec<PathBuf>> {
+    /// A folder may hold anyone's `config.json`, of any size.
+    const LIMIT: u64 = 64 << 20;
+    #[derive(Deserialize)]
+    struct Listing {
+        format: String,
+        #[serde(default)]
+        files: Vec<FileEntry>,
+    }
+    let path = directory.join(CONFIG_FILE);
+    if !fs::metadata(&path).ok()?.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    fs::File::open(&path).ok()?.take(LIMIT).read_to_string(&mut text).ok()?;
+    let listing: Listing = serde_json::from_str(&text).ok().filter(|l: &Listing| l.format == FORMAT_NAME)?;
+    let within = listing.files.into_iter().filter(|file| !escapes(&file.name));
+    Some(within.map(|file| directory.join(file.name)).chain([path]).collect())
+}
+
+/// Whether a name in `config.json` leads out of the directory.
+fn escapes(name: &str) -> bool {
+    Path::new(name).file_name() != Some(name.as_ref())
+}
+
+/// Gives new files the mode and owner of those they replace, or else what the
+/// user's files have, and waits until all is on the disk.
+fn settle(aside: &Aside, old: Option<&Metadata>, directory: &Path) -> Result<(), ModelError> {
+    let (folder, usual) = (aside.writing(), aside.usual_file());
+    for entry in fs::read_dir(&folder).map_err(ModelError::io(&folder))? {
+        let path = entry.map_err(ModelError::io(&folder))?.path();
+        let replaced = path.file_name().and_then(|name| fs::metadata(directory.join(name)).ok());
+        if let Some(like) = replaced.as_ref().filter(|replaced| replaced.is_file()).or(usual.as_ref()) {
+            make_like(like, &path);
+        }
+        let file = fs::File::open(&path).map_err(ModelError::io(&path))?;
+        file.sync_all().map_err(ModelError::io(&path))?;
+    }
+    if let Some(old) = old {
+        make_like(old, &folder);
+    }
+    sync_folder(&folder);
     Ok(())
 }
 
-/// Temporary folders and files are private; a model is as readable as the
-/// user's other files.
-fn make_readable(path: &Path, mode: u32) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        let _ = fs::set_permissions(path, fs::Permissions::from_mode(mode));
-    }
-    #[cfg(not(unix))]
-    let _ = (path, mode);
+/// Makes names durable. Not every system can; the files themselves are safe.
+fn sync_folder(folder: &Path) {
+    let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
 }
 
-/// Makes a file that others wrote readable, and waits until it is on the disk.
-pub(super) fn settle(path: &Path) -> Result<(), ModelError> {
-    make_readable(path, 0o644);
-    let file = fs::File::open(path).map_err(ModelError::io(path))?;
-    file.sync_all().map_err(ModelError::io(path))
-}
-
-#[cfg(target_os = "linux")]
-fn exchange(a: &Path, b: &Path) -> std::io::Result<()> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    match renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
-        Ok(()) => Ok(()),
-        // Some file systems cannot exchange.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => exchange_in_two_steps(a, b),
-        Err(error) => Err(error.into()),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn exchange(a: &Path, b: &Path) -> std::io::Result<()> {
-    exchange_in_two_steps(a, b)
-}
-
-/// Without an atomic exchange there is a moment in which `b` does not exist, but
-/// none in which it is lost.
-fn exchange_in_two_steps(a: &Path, b: &Path) -> std::io::Result<()> {
-    let aside = a.with_extension("old");
-    fs::rename(b, &aside)?;
-    fs::rename(a, b)?;
-    fs::rename(&aside, a)
-}
-
-/// Writes a file and waits until it is on the disk.
+/// Writes a file.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
-    let mut file = fs::File::create(path).map_err(ModelError::io(path))?;
-    file.write_all(bytes).map_err(ModelError::io(path))?;
-    file.sync_all().map_err(ModelError::io(path))
+    fs::write(path, bytes).map_err(ModelError::io(path))
 }
 
-/// Length and checksum of every file in a folder, by name; they are on the disk
-/// afterwards.
+/// Length and checksum of every file in a folder, by name.
 pub(super) fn checksums(folder: &Path) -> Result<Vec<FileEntry>, ModelError> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder).map_err(ModelError::io(folder))? {
         let path = entry.map_err(ModelError::io(folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        settle(&path)?;
         entries.push(measure(&path, name)?);
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
@@ -112,8 +198,7 @@ pub(super) fn checksums(folder: &Path) -> Result<Vec<FileEntry>, ModelError> {
 /// Compares a file with its entry.
 pub(super) fn check(folder: &Path, expected: &FileEntry) -> Result<(), ModelError> {
     let path = folder.join(&expected.name);
-    let escapes = Path::new(&expected.name).components().count() != 1;
-    let found = if escapes { None } else { Some(measure(&path, expected.name.clone())?) };
+    let found = if escapes(&expected.name) { None } else { Some(measure(&path, expected.name.clone())?) };
     if found.as_ref() == Some(expected) {
         return Ok(());
     }

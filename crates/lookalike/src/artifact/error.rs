@@ -20,10 +20,38 @@ pub enum ModelError {
         directory: PathBuf,
     },
     /// Something else is there.
-    #[error("{} exists and is not a model directory; it was left as it is, choose another --model", directory.display())]
+    #[error("{} is not empty and not a model directory of ours; it was left as it is: choose another --model, or remove it", directory.display())]
     WouldOverwrite {
         /// The directory.
         directory: PathBuf,
+    },
+    /// No place for a directory.
+    #[error("{}: no model can be saved there, {why}: choose another --model", directory.display())]
+    Unsuitable {
+        /// The directory.
+        directory: PathBuf,
+        /// What is there instead.
+        why: &'static str,
+    },
+    /// The model is written, but the last step failed.
+    #[error("{}: {source}; what is there was left as it is, and the new model is in {}", directory.display(), kept.display())]
+    NotInPlace {
+        /// Where it should be.
+        directory: PathBuf,
+        /// Where it is.
+        kept: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
+    },
+    /// A file of the user's could not follow into the new directory.
+    #[error("the model is saved, but {} could not be moved to {}: {source}; move it yourself", from.display(), to.display())]
+    LeftAside {
+        /// Where it is.
+        from: PathBuf,
+        /// Where it belongs.
+        to: PathBuf,
+        /// What the operating system said.
+        source: std::io::Error,
     },
     /// Written by a later release.
     #[error("{} has model format {found}, and this release reads up to {newest}: update lookalike, or train again with this release", directory.display())]

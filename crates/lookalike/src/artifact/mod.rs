@@ -23,7 +23,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-pub use directory::replace_directory;
+pub use directory::{check_destination, replace_directory};
 pub use error::ModelError;
 
 use crate::model::{Network, NetworkConfig, SparseStart};
@@ -116,7 +116,7 @@ impl Model {
     /// Writes the model to `directory`, replacing a model that is there.
     /// `with_training_state` adds what resuming needs: twice the network's size.
     pub fn save(&self, directory: &Path, with_training_state: bool) -> Result<(), ModelError> {
-        replace_directory(directory, CONFIG_FILE, |folder| {
+        replace_directory(directory, |folder| {
             let Network { sparse, neighbours, .. } = &self.network;
             write_tensors(&folder.join(MODEL_FILE), self, Group::Weights)?;
             if with_training_state {
@@ -217,6 +217,9 @@ impl Model {
 
 fn read_config(directory: &Path) -> Result<ConfigFile, ModelError> {
     let path = directory.join(CONFIG_FILE);
+    if !directory.exists() {
+        directory::restore(directory);
+    }
     let bytes = std::fs::read(&path).map_err(|source| {
         if source.kind() == std::io::ErrorKind::NotFound {
             ModelError::NotAModel { directory: directory.into() }

@@ -87,15 +87,15 @@ pub(super) fn write_tensors(path: &Path, model: &Model, group: Group) -> Result<
         tensors.push(vector_read(NEIGHBOURS[4], neighbours.members()));
     }
     let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
-    safetensors::serialize_to_file(views, None, path).map_err(|e| bad_file(path, &e))
+    safetensors::serialize_to_file(views, None, path).map_err(|e| bad_file(path, e))
 }
 
 /// Reads a group of tensors into a model of the right shape.
 pub(super) fn read_tensors(path: &Path, model: &mut Model, group: Group) -> Result<(), ModelError> {
     let map = MappedFile::open(path).map_err(ModelError::io(path))?;
-    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, &e))?;
+    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, e))?;
     for tensor in tensors_of_mut(model, group) {
-        let found = file.tensor(&tensor.name).map_err(|e| bad_file(path, &e))?;
+        let found = file.tensor(&tensor.name).map_err(|e| bad_file(path, e))?;
         if found.shape() != tensor.shape || found.dtype() != tensor.dtype {
             return Err(ModelError::Shape {
                 path: path.into(),
@@ -126,7 +126,7 @@ pub(super) fn read_sparse(
     network: &NetworkConfig,
 ) -> Result<SparsePart, ModelError> {
     let map = MappedFile::open(path).map_err(ModelError::io(path))?;
-    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, &e))?;
+    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, e))?;
     let lengths: Vec<u32> = read_vector(path, &file, SPARSE[0], network.num_classes)?;
     let features: Vec<u32> = read_vector(path, &file, SPARSE[1], header.entries)?;
     let weights: Vec<f32> = read_vector(path, &file, SPARSE[2], header.entries)?;
@@ -165,7 +165,7 @@ pub(super) fn read_neighbours(
     network: &NetworkConfig,
 ) -> Result<Neighbours, ModelError> {
     let map = MappedFile::open(path).map_err(ModelError::io(path))?;
-    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, &e))?;
+    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, e))?;
     let lengths: Vec<u32> = read_vector(path, &file, NEIGHBOURS[0], header.examples)?;
     let features: Vec<u32> = read_vector(path, &file, NEIGHBOURS[1], header.entries)?;
     let values = read_vector(path, &file, NEIGHBOURS[2], header.entries)?;
@@ -207,7 +207,7 @@ fn read_vector<T: Number>(
     name: &str,
     len: usize,
 ) -> Result<Vec<T>, ModelError> {
-    let found = file.tensor(name).map_err(|e| bad_file(path, &e))?;
+    let found = file.tensor(name).map_err(|e| bad_file(path, e))?;
     if found.shape() != [len] || found.dtype() != T::DTYPE {
         return Err(ModelError::Shape {
             path: path.into(),
@@ -220,11 +220,14 @@ fn read_vector<T: Number>(
     Ok(found.data().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
 }
 
-fn bad_file(path: &Path, error: &safetensors::SafeTensorError) -> ModelError {
-    ModelError::Damaged {
-        path: path.into(),
-        expected: "a safetensors file with this model's tensors".into(),
-        found: error.to_string(),
+fn bad_file(path: &Path, error: safetensors::SafeTensorError) -> ModelError {
+    match error {
+        safetensors::SafeTensorError::IoError(source) => ModelError::io(path)(source),
+        error => ModelError::Damaged {
+            path: path.into(),
+            expected: "a safetensors file with this model's tensors".into(),
+            found: error.to_string(),
+        },
     }
 }
 

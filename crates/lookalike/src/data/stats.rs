@@ -1,8 +1,7 @@
 //! What a data set looks like: sizes, rows, and how unevenly labels occur.
 //!
 //! The share of the most frequent labels tells whether a static sampling
-//! distribution can work at all (paper, section "Non-Power Law Label
-//! Distribution").
+//! distribution can work at all (paper, section 3.5).
 
 use std::fmt;
 

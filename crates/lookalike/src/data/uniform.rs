@@ -1,6 +1,6 @@
 //! A data set with near-uniform label frequencies, made from one with a power
-//! law (paper, section "Non-Power Law Label Distribution": Amazon-Uniform is
-//! Amazon-670K with its frequent classes down-sampled).
+//! law (paper, section 3.5: Amazon-Uniform is Amazon-670K with its frequent
+//! classes down-sampled).
 //!
 //! Classes that occur fewer than `min_count` times in the training set are
 //! dropped, of the others at most `cap` occurrences are kept, drawn at random.

@@ -1,10 +1,11 @@
 //! Examples to text, and the one way any file here is written: to a temporary
 //! name in the same folder, synced, then renamed. Whoever looks sees the old
-//! file or the whole new one, never a part.
+//! file or the whole new one, never a part. A new file has the mode of the one
+//! it replaces, a link stays a link, and a device or pipe is written to.
 
-use std::fs::File;
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
 
@@ -15,7 +16,12 @@ pub fn atomically(
     path: &Path,
     fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
 ) -> Result<(), DataError> {
-    let unwritable = |reason| DataError::Unwritable { file: path.display().to_string(), reason };
+    let written = if is_stream(path) { directly(path, fill) } else { by_renaming(path, fill) };
+    written.map_err(|reason| DataError::Unwritable { file: path.display().to_string(), reason })
+}
+
+fn by_renaming(path: &Path, fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
+    let path = &follow_links(path)?;
     let folder = match path.parent() {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
@@ -27,19 +33,62 @@ pub fn atomically(
         // Temporary files are private by default; this one becomes a file like
         // any other, subject to the user's umask.
         use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
+        builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    let temporary = builder.tempfile_in(folder).map_err(unwritable)?;
+    let temporary = builder.tempfile_in(folder)?;
     let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file());
-    fill(&mut writer).and_then(|()| writer.flush()).map_err(unwritable)?;
+    fill(&mut writer).and_then(|()| writer.flush())?;
     drop(writer);
-    temporary.as_file().sync_all().map_err(unwritable)?;
-    temporary.persist(path).map_err(|e| unwritable(e.error))?;
+    if let Ok(old) = fs::metadata(path) {
+        make_like(&old, temporary.path());
+    }
+    temporary.as_file().sync_all()?;
+    temporary.persist(path).map_err(|e| e.error)?;
     // The rename itself reaches the disk with the folder. Some file systems
     // cannot sync a folder; the file is complete either way.
     #[cfg(unix)]
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(())
+}
+
+fn directly(path: &Path, fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
+    // At the end, where standard output goes to a file.
+    let file = File::options().append(true).open(path)?;
+    let mut writer = BufWriter::with_capacity(1 << 20, &file);
+    fill(&mut writer)?;
+    writer.flush()
+}
+
+/// Whether something takes bytes there that is no file to be replaced: a device,
+/// a pipe, or what this process was given as its output.
+fn is_stream(path: &Path) -> bool {
+    let own = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd"];
+    own.iter().any(|own| path.starts_with(own))
+        || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
+}
+
+/// Where a path leads if it is a link, even to what is not there yet.
+pub(crate) fn follow_links(path: &Path) -> io::Result<PathBuf> {
+    /// As many as Linux follows.
+    const LINKS_MAX: usize = 40;
+    // A slash at the end would stand for what the link leads to.
+    let mut path: PathBuf = path.components().collect();
+    for _ in 0..LINKS_MAX {
+        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
+        path = path.parent().unwrap_or(Path::new("")).join(target).components().collect();
+    }
+    Err(io::Error::other("too many symbolic links follow each other"))
+}
+
+/// Gives a file or folder the mode of another, and its owner where this process
+/// may. Who may not write as another still writes.
+pub(crate) fn make_like(other: &Metadata, path: &Path) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let _ = std::os::unix::fs::chown(path, Some(other.uid()), Some(other.gid()));
+    }
+    let _ = fs::set_permissions(path, other.permissions());
 }
 
 /// Examples that one task turns into text.
@@ -151,5 +200,59 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), b"new");
         let absent = folder.path().join("no folder").join("data.txt");
         assert!(matches!(atomically(&absent, |_| Ok(())), Err(DataError::Unwritable { .. })));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_stay_links_and_modes_stay() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, later] = ["file", "link", "later"].map(|name| folder.path().join(name));
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        symlink("link-to-link", &link).unwrap();
+        symlink("file", folder.path().join("link-to-link")).unwrap();
+        atomically(&link, |out| out.write_all(b"new")).unwrap();
+        assert_eq!(fs::read_link(&link).unwrap(), Path::new("link-to-link"));
+        assert!(fs::symlink_metadata(&file).unwrap().is_file());
+        assert_eq!((fs::read(&file).unwrap(), mode(&file)), (b"new".to_vec(), 0o640));
+        // What is not there yet.
+        symlink("later", folder.path().join("early")).unwrap();
+        atomically(&folder.path().join("early"), |out| out.write_all(b"new")).unwrap();
+        assert!(fs::symlink_metadata(&later).unwrap().is_file());
+        // A new file is as readable as any.
+        fs::write(folder.path().join("usual"), "").unwrap();
+        assert_eq!(mode(&later), mode(&folder.path().join("usual")));
+        // For ever in a circle.
+        symlink("circle", folder.path().join("circle")).unwrap();
+        let failed = atomically(&folder.path().join("circle"), |_| Ok(()));
+        assert!(failed.unwrap_err().to_string().contains("links"));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn pipes_and_devices_are_written_to_and_stay() {
+        use std::os::unix::fs::FileTypeExt;
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let reader = std::thread::spawn({
+            let pipe = pipe.clone();
+            move || fs::read(pipe).unwrap()
+        });
+        atomically(&pipe, |out| out.write_all(b"through")).unwrap();
+        assert_eq!(reader.join().unwrap(), b"through");
+        assert!(fs::symlink_metadata(&pipe).unwrap().file_type().is_fifo());
+        // A link, so that a mistake can't replace the device itself.
+        let full = folder.path().join("full");
+        std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+        let failed = atomically(&full, |out| out.write_all(b"too much")).unwrap_err();
+        assert!(failed.to_string().contains("No space left"), "{failed}");
+        atomically(Path::new("/dev/null"), |out| out.write_all(b"gone")).unwrap();
+        for device in ["/dev/full", "/dev/null"] {
+            assert!(fs::metadata(device).unwrap().file_type().is_char_device());
+        }
     }
 }

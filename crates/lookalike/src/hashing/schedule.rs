@@ -1,4 +1,4 @@
-//! When to refresh the tables (paper, section 4.3): the first period is 50
+//! When to refresh the tables (paper, section 3.3): the first period is 50
 //! iterations, each further one longer by a factor, because class vectors move
 //! less and less.
 

@@ -1,7 +1,7 @@
 //! `log-uniform`, the noise of TensorFlow's sampled softmax: classes ranked by
 //! training frequency, `P(rank r) = ln((r + 2) / (r + 1)) / ln(N + 1)`, close to
 //! Zipf's law. Blind to the input, and wrong where labels follow no power law
-//! (paper, section 4.6).
+//! (paper, section 3.5).
 
 use rand_xoshiro::rand_core::Rng as _;
 
