@@ -25,8 +25,12 @@ pub(crate) fn training(error: &TrainError) -> PyErr {
 pub(crate) fn model(error: &ModelError) -> PyErr {
     match error {
         ModelError::NotAModel { .. } => PyFileNotFoundError::new_err(error.to_string()),
-        ModelError::Io { source, .. } => system(source, error),
-        ModelError::WouldOverwrite { .. } => PyOSError::new_err(error.to_string()),
+        ModelError::Io { source, .. }
+        | ModelError::NotInPlace { source, .. }
+        | ModelError::LeftAside { source, .. } => system(source, error),
+        ModelError::WouldOverwrite { .. } | ModelError::Unsuitable { .. } => {
+            PyOSError::new_err(error.to_string())
+        }
         _ => value(error),
     }
 }

@@ -10,6 +10,8 @@ use lookalike::metrics::MetricsError;
 use lookalike::text::TextError;
 use lookalike::train::{ConfigError, TrainError};
 
+use crate::output::inform;
+
 /// The user ended the run.
 pub(crate) const INTERRUPTED: u8 = 130;
 const FAILED: u8 = 1;
@@ -38,7 +40,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         // `lookalike … | head` has seen enough: no error.
         return ExitCode::SUCCESS;
     }
-    eprintln!("lookalike: {error:#}");
+    inform!("lookalike: {error:#}");
     ExitCode::from(if is_bad_input(error) { BAD_INPUT } else { FAILED })
 }
 

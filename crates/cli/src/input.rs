@@ -18,6 +18,7 @@ use lookalike::text::{self, Column, LabelNames, Report, TextDataset, TextOptions
 use lookalike_report::human;
 
 use crate::exit::usage;
+use crate::output::inform;
 use kind::{InputFormat, Kind, Opened};
 pub(crate) use stream::stream;
 pub(crate) use vocabulary::{TextArguments, TextSettings};
@@ -250,18 +251,18 @@ fn check_names(path: &Path, names: &LabelNames, report: &Report) -> anyhow::Resu
 
 fn warn(path: &Path, report: &Report) {
     for warning in report.warnings() {
-        eprintln!("{}: {warning}", path.display());
+        inform!("{}: {warning}", path.display());
     }
 }
 
 fn tell(path: &Path, report: &ReadReport) {
     for note in &report.notes {
-        eprintln!("{note}");
+        inform!("{note}");
     }
     if report.bad_rows > 0 {
-        eprintln!("{}: {} bad rows left out, the first:", path.display(), human::count(report.bad_rows));
+        inform!("{}: {} bad rows left out, the first:", path.display(), human::count(report.bad_rows));
         for error in &report.first_errors {
-            eprintln!("  {error}");
+            inform!("  {error}");
         }
     }
 }

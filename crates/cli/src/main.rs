@@ -3,11 +3,14 @@
 //! Results go to standard output, everything else to standard error. Exit codes:
 //! 0 done, 1 failed, 2 bad input or usage, 130 interrupted.
 #![forbid(unsafe_code)]
+// They panic where nobody reads any more: see `output`.
+#![warn(clippy::print_stderr, clippy::print_stdout)]
 
 mod arguments;
 mod commands;
 mod exit;
 mod input;
+mod output;
 mod progress;
 mod signals;
 

@@ -16,6 +16,7 @@ use lookalike::train::{Observer, StepReport, Trainer};
 use lookalike_report::human;
 use serde_json::json;
 
+use crate::output::inform;
 use crate::signals;
 
 /// The time between two plain lines.
@@ -30,13 +31,15 @@ pub(crate) struct RunProgress<'a> {
     events: Option<EventWriter>,
     /// Called with the model when it is the best so far.
     save_best: Option<SaveBest<'a>>,
+    /// The first metric of a model that was there before.
+    to_beat: Option<f64>,
     loss: SmoothLoss,
     latest: Option<(String, f64)>,
     examples: u64,
     /// The run's name where it is one of several.
     name: Option<String>,
-    /// The first thing that went wrong while writing; ends the run.
-    pub(crate) failure: Option<anyhow::Error>,
+    /// Why the best model could not be saved; ends the run.
+    failure: Option<anyhow::Error>,
 }
 
 type SaveBest<'a> = Box<dyn FnMut(&Trainer<'_>) -> anyhow::Result<()> + Send + 'a>;
@@ -77,6 +80,7 @@ impl<'a> RunProgress<'a> {
             log: None,
             events: None,
             save_best: None,
+            to_beat: None,
             loss: SmoothLoss::default(),
             latest: None,
             examples: 0,
@@ -95,9 +99,14 @@ impl<'a> RunProgress<'a> {
         self
     }
 
-    /// Also writes JSON lines to a file.
-    pub(crate) fn with_log(mut self, path: &Path) -> anyhow::Result<Self> {
-        let file = File::create(path).with_context(|| format!("cannot write the log {}", path.display()))?;
+    /// Also writes JSON lines to a file, after what is there if the run goes on.
+    pub(crate) fn with_log(mut self, path: &Path, goes_on: bool) -> anyhow::Result<Self> {
+        let mut options = File::options();
+        let file = match goes_on {
+            true => options.create(true).append(true).open(path),
+            false => File::create(path),
+        };
+        let file = file.with_context(|| format!("cannot write the log {}", path.display()))?;
         self.log = Some(BufWriter::new(file));
         Ok(self)
     }
@@ -108,60 +117,58 @@ impl<'a> RunProgress<'a> {
         Ok(self)
     }
 
-    /// Calls `save` whenever the model is the best so far.
+    /// Calls `save` whenever the model is the best so far, and its first metric
+    /// above `to_beat`.
     pub(crate) fn on_best(
         mut self,
+        to_beat: Option<f64>,
         save: impl FnMut(&Trainer<'_>) -> anyhow::Result<()> + Send + 'a,
     ) -> Self {
         self.save_best = Some(Box::new(save));
+        self.to_beat = to_beat;
         self
     }
 
     /// Prints a line without disturbing the bar.
     pub(crate) fn say(&self, line: &str) {
         match &self.display {
-            Display::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
-            Display::Plain { .. } => eprintln!("{line}"),
             Display::Silent => {}
+            _ => self.warn(line),
         }
     }
 
-    /// Removes the bar and flushes the logs.
+    /// Prints a line even to who asked for silence.
+    fn warn(&self, line: &str) {
+        match &self.display {
+            Display::Bar(bar) => bar.suspend(|| inform!("{line}")),
+            _ => inform!("{line}"),
+        }
+    }
+
+    /// Removes the bar; tells why the best model could not be saved.
     pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
         if let Display::Bar(bar) = &self.display {
             bar.finish_and_clear();
         }
-        if let Some(error) = self.failure.take() {
-            return Err(error);
-        }
-        if let Some(log) = &mut self.log {
-            log.flush().context("cannot write the log")?;
-        }
-        if let Some(events) = &mut self.events {
-            events.flush()?;
-        }
-        Ok(())
+        self.failure.take().map_or(Ok(()), Err)
     }
 
-    fn keep(&mut self, result: anyhow::Result<()>) {
-        if let (Err(error), None) = (result, &self.failure) {
-            self.failure = Some(error);
+    /// A log that can't be written is given up: it is not worth a model.
+    fn write_log(&mut self, entry: &serde_json::Value) {
+        let Some(log) = &mut self.log else { return };
+        if let Err(error) = writeln!(log, "{entry}").and_then(|()| log.flush()) {
+            self.log = None;
+            self.warn(&format!("lookalike: cannot write the log, training goes on without it: {error}"));
         }
     }
 
-    fn write_log(&mut self, entry: &serde_json::Value) -> anyhow::Result<()> {
-        if let Some(log) = &mut self.log {
-            writeln!(log, "{entry}").and_then(|()| log.flush()).context("cannot write the log")?;
+    /// See [`Self::write_log`].
+    fn write_events(&mut self, step: u64, values: &[(&str, f32)]) {
+        let Some(events) = &mut self.events else { return };
+        if let Err(error) = events.scalars(step, values).and_then(|()| events.flush()) {
+            self.events = None;
+            self.warn(&format!("lookalike: {error}; training goes on without them"));
         }
-        Ok(())
-    }
-
-    fn write_events(&mut self, step: u64, values: &[(&str, f32)]) -> anyhow::Result<()> {
-        if let Some(events) = &mut self.events {
-            events.scalars(step, values)?;
-            events.flush()?;
-        }
-        Ok(())
     }
 
     fn show_step(&mut self, trainer: &Trainer<'_>, report: &StepReport, loss: f64) {
@@ -183,7 +190,7 @@ impl<'a> RunProgress<'a> {
                     let eta = left * progress.train_seconds / progress.iteration.max(1) as f64;
                     let (epoch, step) = (progress.epoch + 1, progress.iteration);
                     let name = self.name.as_ref().map_or(String::new(), |name| format!("{name}  "));
-                    eprintln!("{name}epoch {epoch}  step {step}  {text}  {} left", human::seconds(eta));
+                    inform!("{name}epoch {epoch}  step {step}  {text}  {} left", human::seconds(eta));
                 }
             }
         }
@@ -204,11 +211,8 @@ impl Observer for RunProgress<'_> {
             "loss": report.loss, "smooth-loss": loss, "lr": report.rate,
             "train-seconds": progress.train_seconds,
         });
-        let logged = self.write_log(&entry);
-        self.keep(logged);
-        let values = [("loss", report.loss as f32), ("lr", report.rate)];
-        let written = self.write_events(progress.iteration, &values);
-        self.keep(written);
+        self.write_log(&entry);
+        self.write_events(progress.iteration, &[("loss", report.loss as f32), ("lr", report.rate)]);
     }
 
     fn on_evaluation(&mut self, trainer: &Trainer<'_>, evaluation: &Evaluation, is_best: bool) {
@@ -216,6 +220,7 @@ impl Observer for RunProgress<'_> {
         let known = |(name, value): (&str, Option<f64>)| value.map(|v| (name.to_owned(), v));
         let values: Vec<(String, f64)> = evaluation.values.iter().filter_map(known).collect();
         self.latest = values.first().cloned();
+        let is_best = is_best && self.latest.as_ref().is_some_and(|(_, value)| Some(*value) > self.to_beat);
         let precisions = values.iter().filter(|(name, _)| name.starts_with("P@"));
         let text: Vec<String> = precisions.map(|(name, value)| format!("{name} {value:.2}")).collect();
         if self.name.is_none() {
@@ -232,14 +237,11 @@ impl Observer for RunProgress<'_> {
             "event": "evaluation", "iteration": progress.iteration, "epoch": progress.epoch,
             "train-seconds": progress.train_seconds, "metrics": evaluation.values,
         });
-        let logged = self.write_log(&entry);
-        self.keep(logged);
+        self.write_log(&entry);
         let scalars: Vec<(&str, f32)> = values.iter().map(|(n, v)| (n.as_str(), *v as f32)).collect();
-        let written = self.write_events(progress.iteration, &scalars);
-        self.keep(written);
+        self.write_events(progress.iteration, &scalars);
         if let (true, Some(save)) = (is_best, &mut self.save_best) {
-            let saved = save(trainer);
-            self.keep(saved);
+            self.failure = save(trainer).err();
         }
     }
 

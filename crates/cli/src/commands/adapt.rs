@@ -70,6 +70,7 @@ fn adapt(arguments: &AdaptArguments) -> anyhow::Result<ExitCode> {
     if arguments.inputs == 0 || arguments.draws == Some(0) {
         return Err(usage("--inputs and --draws must be at least 1"));
     }
+    experiment.check_out("adapt")?;
     let data = experiment.read_train()?;
     let examples = data.view();
     let mut trainer = Trainer::new(config.clone(), examples, cpu)?;

@@ -60,6 +60,7 @@ fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
         .flat_map(|&seed| methods.iter().map(move |&method| (method, seed)))
         .map(|(method, seed)| PlannedRun::of_method(method, &settings, seed))
         .collect();
+    experiment.check_out("compare")?;
     let data = MatrixData::read(experiment, &arguments.matrix)?;
     let labels = LabelCharts::of(data.train.view());
     let report = Comparison { labels: &labels, time_budgets: &arguments.time_budgets };

@@ -14,6 +14,8 @@ use lookalike::data::uniform::{UniformOptions, UniformPlan};
 use lookalike::data::write::atomically;
 use lookalike::data::{Examples, ReadOptions, Source, write_packed, write_text};
 
+use crate::output::inform;
+
 /// Look at, split, even out, generate and pack data sets.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DataCommand {
@@ -222,7 +224,7 @@ fn run_uniform(args: &UniformArgs) -> Result<()> {
     let test = args.test.as_ref().map(|path| load(path, &args.read)).transpose()?;
     let options = UniformOptions { cap: args.cap, min_count: args.min_count, seed: args.seed };
     let plan = UniformPlan::new(train.view(), &options)?;
-    eprintln!(
+    inform!(
         "{} of {} classes are kept, with {} to {} occurrences each",
         plan.old_classes.len(),
         train.view().num_classes,
@@ -269,13 +271,13 @@ fn load(path: &Path, read: &ReadArgs) -> Result<Source> {
     let options = ReadOptions { skip_bad_rows: read.skip_bad_rows, ..Default::default() };
     let (source, report) = Source::load(path, &options)?;
     for note in &report.notes {
-        eprintln!("note: {note}");
+        inform!("note: {note}");
     }
     for error in &report.first_errors {
-        eprintln!("skipped: {error}");
+        inform!("skipped: {error}");
     }
     if report.bad_rows > 0 {
-        eprintln!("{} rows were skipped", report.bad_rows);
+        inform!("{} rows were skipped", report.bad_rows);
     }
     Ok(source)
 }
@@ -310,7 +312,7 @@ impl Outputs {
     ) -> Result<()> {
         self.make_folder()?;
         atomically(&self.files[file], fill)?;
-        eprintln!("wrote {}", self.files[file].display());
+        inform!("wrote {}", self.files[file].display());
         Ok(())
     }
 
@@ -340,7 +342,7 @@ fn refuse_to_overwrite(output: &Path, inputs: &[&Path]) -> Result<()> {
 }
 
 fn report_written(path: &Path, examples: Examples<'_>) {
-    eprintln!(
+    inform!(
         "wrote {}: {} examples, {} features, {} classes",
         path.display(),
         examples.len(),

@@ -1,12 +1,13 @@
 //! `lookalike demo`: names of cities, learnt in four ways.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use lookalike::artifact::Model;
-use lookalike::data::Examples;
+use lookalike::artifact::{Model, check_destination};
+use lookalike::data::{Examples, write::check_folder};
 use lookalike::metrics::MetricOptions;
 use lookalike::predict::{Evaluation, Ranker};
 use lookalike::sampling::SamplerKind;
@@ -21,6 +22,7 @@ use lookalike_report::human;
 
 use super::MachineArguments;
 use crate::exit::INTERRUPTED;
+use crate::output::inform;
 use crate::progress::RunProgress;
 use crate::signals;
 
@@ -120,9 +122,11 @@ pub(crate) fn run(arguments: DemoArguments) -> anyhow::Result<ExitCode> {
 
 fn demo(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
     let cpu = arguments.machine.cpu()?;
+    check_folder(&arguments.out).context("--out")?;
+    check_destination(&arguments.out.join("model"))?;
     let cities = Cities::read()?;
     let train = cities.train.dataset.view();
-    eprintln!(
+    inform!(
         "{} names of {} cities to learn from, {} held-out names to test on; {} features",
         human::count(train.len() as u64),
         human::count(train.num_classes as u64),
@@ -134,7 +138,7 @@ fn demo(arguments: &DemoArguments) -> anyhow::Result<ExitCode> {
         match train_one(name, settings(sampler, arguments.epochs), &cities, cpu)? {
             Some(run) => runs.push(run),
             None => {
-                eprintln!("interrupted: nothing was saved");
+                inform!("interrupted: nothing was saved");
                 return Ok(ExitCode::from(INTERRUPTED));
             }
         }
@@ -190,7 +194,7 @@ fn train_one(
     }
     let run = Run { name, curve: recorder.curve, model: trainer.model };
     let seconds = human::seconds(run.model.progress.train_seconds);
-    eprintln!("{name:<16} {} epochs in {seconds}, P@1 {:.1}", run.model.progress.epoch, run.last().p1);
+    inform!("{name:<16} {} epochs in {seconds}, P@1 {:.1}", run.model.progress.epoch, run.last().p1);
     Ok(Some(run))
 }
 
@@ -283,14 +287,15 @@ fn save(
 ) -> anyhow::Result<()> {
     let (folder, report) = (&arguments.out, arguments.out.join("report.html"));
     let model = folder.join("model");
-    println!("{}\n{}\n", show::table(runs).to_text(), show::TABLE_NOTE);
-    println!("{}", show::answers_table(&runs[best], answers).to_text());
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::write(&report, show::page(runs, best, answers, cities).to_html()))
         .with_context(|| format!("cannot write {}", report.display()))?;
     runs[best].model.save(&model, false).context("cannot save the model")?;
-    println!("model   {}  ({})", model.display(), runs[best].name);
-    println!("report  {}", report.display());
-    print!("{}", show::what_next(&model));
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{}\n{}\n", show::table(runs).to_text(), show::TABLE_NOTE)?;
+    writeln!(out, "{}", show::answers_table(&runs[best], answers).to_text())?;
+    writeln!(out, "model   {}  ({})", model.display(), runs[best].name)?;
+    writeln!(out, "report  {}", report.display())?;
+    write!(out, "{}", show::what_next(&model))?;
     Ok(())
 }

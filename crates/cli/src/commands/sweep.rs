@@ -62,6 +62,7 @@ fn sweep(arguments: &SweepArguments) -> anyhow::Result<ExitCode> {
         .map(|(method, seed, point)| planned(method, seed, point, &settings))
         .collect();
     let names: Vec<&str> = arguments.vary.iter().map(|varied| varied.knob.name()).collect();
+    experiment.check_out("sweep")?;
     let data = MatrixData::read(experiment, &arguments.matrix)?;
     let matrix =
         Matrix { experiment, arguments: &arguments.matrix, settings: &settings, seeds: &seeds, runs, data };

@@ -9,8 +9,9 @@ use anyhow::Context;
 use clap::Args;
 use lookalike::artifact::{Model, check_destination};
 use lookalike::data::Examples;
+use lookalike::data::write::{check_file, check_folder};
 use lookalike::model::{Network, SparseStart};
-use lookalike::predict::evaluate;
+use lookalike::predict::{Evaluation, evaluate};
 use lookalike::train::{
     AUTO, Every, Outcome, PRESETS, TrainConfig, Trainer, Validation, run as run_training,
 };
@@ -20,6 +21,7 @@ use super::MachineArguments;
 use super::evaluate::MetricArguments;
 use crate::exit::{INTERRUPTED, usage};
 use crate::input::{self, ReadArguments, TextArguments};
+use crate::output::inform;
 use crate::progress::RunProgress;
 use crate::signals;
 
@@ -129,13 +131,8 @@ pub(crate) fn run(arguments: TrainArguments) -> anyhow::Result<ExitCode> {
     let preset = arguments.preset.as_deref().filter(|&preset| preset != AUTO);
     let mut base = Settings::base(preset, arguments.config.as_deref())?;
     arguments.text.apply(&mut base.text);
-    if arguments.print_config && !arguments.is_auto() {
-        arguments.settings.apply(&mut base.training)?;
-        write!(std::io::stdout(), "{}", base.to_toml()?)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if let Some(directory) = arguments.model.as_deref().filter(|_| !arguments.print_config) {
-        check_destination(directory)?;
+    if arguments.print_config && !arguments.is_auto() && !arguments.resume {
+        return print_settings(&arguments, base);
     }
     signals::catch();
     arguments.machine.install(|| train(&arguments, base))?
@@ -145,13 +142,21 @@ fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode>
     let cpu = arguments.machine.cpu()?;
     let say = |line: String| {
         if !arguments.quiet {
-            eprintln!("{line}");
+            inform!("{line}");
         }
     };
     let previous = match (&arguments.model, arguments.resume) {
-        (Some(directory), true) => Some(Model::load(directory, true)?),
+        (Some(directory), true) => Some(Model::load(directory, !arguments.print_config)?),
         _ => None,
     };
+    if let (Some(model), true) = (&previous, arguments.print_config) {
+        let text = model.text.as_ref().map(|text| text.vectoriser.options().into());
+        let settings = Settings { training: model.training.clone(), text: text.unwrap_or(base.text) };
+        return print_settings(arguments, settings);
+    }
+    if !arguments.print_config {
+        check_outputs(arguments)?;
+    }
     if previous.is_some() && arguments.text.any() {
         return Err(usage("--resume goes on with the model's features: they can't be changed"));
     }
@@ -174,13 +179,11 @@ fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode>
                 settings.training = chosen.with(arguments.config.as_deref())?.training;
                 why.into_iter().for_each(&say);
             }
-            arguments.settings.apply(&mut settings.training)?;
             if arguments.print_config {
-                write!(std::io::stdout(), "{}", settings.to_toml()?)?;
-                return Ok(ExitCode::SUCCESS);
+                return print_settings(arguments, settings);
             }
-            let config = settings.training;
-            let mut trainer = Trainer::new(config, examples, cpu)?;
+            arguments.settings.apply(&mut settings.training)?;
+            let mut trainer = Trainer::new(settings.training, examples, cpu)?;
             (trainer.model.text, trainer.model.names) = (text, names);
             trainer
         }
@@ -188,12 +191,50 @@ fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode>
     describe(&trainer, &examples, &say);
     let test = open_other(arguments.test.as_deref(), &trainer, arguments)?;
     let valid = open_other(arguments.valid.as_deref(), &trainer, arguments)?;
+    if let (Some(path), Some(valid)) = (&arguments.valid, &valid) {
+        check_labels(path, valid)?;
+    }
     let outcome = train_and_save(arguments, &mut trainer, test.as_ref(), valid.as_ref(), &say)?;
 
     if let Some(test) = &test {
-        report_test(arguments, &trainer.model, test, trainer.num_examples(), cpu)?;
+        let evaluation = measure(arguments, &trainer, test)?;
+        super::evaluate::print(&evaluation, test.unknown_labels_total(), false)?;
     }
     Ok(if outcome == Outcome::Stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// The settings with what flags override, and nothing else.
+fn print_settings(arguments: &TrainArguments, mut settings: Settings) -> anyhow::Result<ExitCode> {
+    arguments.settings.apply(&mut settings.training)?;
+    write!(std::io::stdout(), "{}", settings.to_toml()?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What can't be written must show before hours of training.
+fn check_outputs(arguments: &TrainArguments) -> anyhow::Result<()> {
+    if let Some(directory) = &arguments.model {
+        check_destination(directory)?;
+    }
+    if let Some(file) = &arguments.log {
+        check_file(file).context("--log")?;
+    }
+    if let Some(folder) = &arguments.tensorboard {
+        check_folder(folder).context("--tensorboard")?;
+    }
+    Ok(())
+}
+
+/// Examples without labels choose nothing.
+fn check_labels(path: &Path, valid: &input::Input) -> anyhow::Result<()> {
+    let examples = valid.view();
+    let has_label = |i: usize| !examples.labels(i).is_empty() || valid.unknown_labels(i) > 0;
+    if (0..examples.len()).any(has_label) {
+        return Ok(());
+    }
+    let (path, count) = (path.display(), human::count(examples.len() as u64));
+    Err(usage(format!(
+        "{path}: none of its {count} examples has a label, so --valid can't choose the best model"
+    )))
 }
 
 fn open_other(
@@ -217,16 +258,26 @@ fn train_and_save(
         Some(directory) => model.save(directory, keep_state).context("cannot save the model"),
         None => Ok(()),
     };
+    let mut found_better = false;
     let mut progress = RunProgress::new(trainer.planned_steps(), arguments.quiet);
     if let Some(path) = &arguments.log {
-        progress = progress.with_log(path)?;
+        progress = progress.with_log(path, arguments.resume)?;
     }
     if let Some(folder) = &arguments.tensorboard {
         progress = progress.with_tensorboard(folder)?;
     }
-    let chooses = valid.is_some() && arguments.model.is_some();
-    if chooses {
-        progress = progress.on_best(|trainer| save(&trainer.model));
+    let chooses = valid.filter(|_| arguments.model.is_some());
+    // A model that goes on is itself the best so far.
+    let to_beat = match chooses.filter(|_| arguments.resume) {
+        Some(valid) => measure(arguments, trainer, valid)?.values.iter().next().and_then(|(_, value)| value),
+        None => None,
+    };
+    if chooses.is_some() {
+        progress = progress.on_best(to_beat, |trainer| {
+            save(&trainer.model)?;
+            found_better = true;
+            Ok(())
+        });
     }
     let watched = valid.or(test);
     let unknown = |i: usize| watched.map_or(0, |input| input.unknown_labels(i));
@@ -268,17 +319,18 @@ fn train_and_save(
         say(describe_blend(&trainer.model.network));
     }
     if let Some(directory) = &arguments.model {
-        // With --valid the best model is saved already, unless none was evaluated.
-        if chooses
-            && directory.join("config.json").exists()
-            && told.iteration > 0
-            && outcome != Outcome::Stopped
-        {
+        // With --valid the best model is there already, unless none was evaluated.
+        if found_better || to_beat.is_some() {
             trainer.model = Model::load(directory, false)?;
         } else {
             save(&trainer.model)?;
         }
-        say(format!("saved to {}", directory.display()));
+        let (directory, chosen) = (directory.display(), trainer.model.progress);
+        say(match (found_better, to_beat) {
+            (true, _) => format!("saved to {directory}: the best on --valid, of step {}", chosen.iteration),
+            (false, Some(_)) => format!("{directory} was the best on --valid and is left as it is"),
+            (false, None) => format!("saved to {directory}"),
+        });
     }
     Ok(outcome)
 }
@@ -346,17 +398,16 @@ fn warn_of_shortfall(trainer: &Trainer<'_>, say: &dyn Fn(String)) {
     }
 }
 
-fn report_test(
+fn measure(
     arguments: &TrainArguments,
-    model: &Model,
-    test: &input::Input,
-    num_examples: usize,
-    cpu: lookalike_kernels::Cpu,
-) -> anyhow::Result<()> {
+    trainer: &Trainer<'_>,
+    input: &input::Input,
+) -> anyhow::Result<Evaluation> {
+    let model = &trainer.model;
+    let num_examples = trainer.num_examples();
     let frequencies =
         lookalike::metrics::TrainingFrequencies { examples_of_class: &model.class_counts, num_examples };
-    let unknown = |i: usize| test.unknown_labels(i);
+    let unknown = |i: usize| input.unknown_labels(i);
     let options = arguments.metrics.options();
-    let evaluation = evaluate(cpu, &model.network, &test.view(), &unknown, &options, Some(frequencies))?;
-    super::evaluate::print(&evaluation, test.unknown_labels_total(), false)
+    Ok(evaluate(trainer.cpu(), &model.network, &input.view(), &unknown, &options, Some(frequencies))?)
 }

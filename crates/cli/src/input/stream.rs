@@ -17,6 +17,7 @@ use rayon::prelude::*;
 
 use super::kind::{self, Kind};
 use super::{ReadArguments, Target, for_model, tell};
+use crate::output::inform;
 
 /// Calls `use_block` with the examples for a model, some at a time.
 pub(crate) fn stream(
@@ -78,7 +79,7 @@ fn stream_text(
             if ids.is_empty() {
                 featureless += 1;
                 if featureless == 1 {
-                    eprintln!(
+                    inform!(
                         "{}:{}: this text has no known feature; the prediction is the prior, the model's \
                          answer to an empty text",
                         path.display(),
@@ -92,7 +93,7 @@ fn stream_text(
     }
     if featureless > 1 {
         let count = human::count(featureless);
-        eprintln!("{}: {count} texts have no known feature and got the prior", path.display());
+        inform!("{}: {count} texts have no known feature and got the prior", path.display());
     }
     Ok(())
 }

@@ -101,7 +101,12 @@ pub(crate) struct TextSettings {
 
 impl Default for TextSettings {
     fn default() -> Self {
-        let options = TextOptions::default();
+        Self::from(&TextOptions::default())
+    }
+}
+
+impl From<&TextOptions> for TextSettings {
+    fn from(options: &TextOptions) -> Self {
         Self {
             words: Lengths(options.words),
             word_length: options.word_length_min,

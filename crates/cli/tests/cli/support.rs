@@ -20,7 +20,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    fn new(output: Output) -> Self {
+    pub(crate) fn new(output: Output) -> Self {
         let done = Self {
             code: output.status.code(),
             out: String::from_utf8(output.stdout).expect("output is UTF-8"),
@@ -89,6 +89,20 @@ impl Folder {
         let mut command = self.command(line);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().expect("the program runs")
+    }
+
+    /// Runs where no file can grow beyond so many blocks: a full disk that needs
+    /// no disk.
+    #[cfg(unix)]
+    pub(crate) fn run_with_little_space(&self, line: &str, blocks: usize) -> Done {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_lookalike"))
+            .args(words(line))
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null());
+        Done::new(command.output().expect("sh runs"))
     }
 
     /// Runs what must succeed.

@@ -1,6 +1,4 @@
-//! Training: the same bits, going on, settings, and Ctrl-C.
-
-use std::time::{Duration, Instant};
+//! Training: the same bits, going on, settings, and which model is saved.
 
 use crate::support::Folder;
 
@@ -126,28 +124,68 @@ fn the_model_saved_with_validation_is_the_best_one() {
     assert!((saved["P@1"].as_f64().unwrap() - best).abs() < 1e-9, "{saved} {best}");
 }
 
-#[cfg(unix)]
-#[test]
-fn ctrl_c_saves_a_model_that_goes_on() {
-    let folder = Folder::with_numbers();
-    let child =
-        folder.spawn(&format!("train made/train.txt --model model --log log.jsonl --epochs 1000000 {SMALL}"));
-    let patience = Instant::now() + Duration::from_secs(60);
-    while std::fs::metadata(folder.path("log.jsonl")).map_or(0, |m| m.len()) == 0 {
-        assert!(Instant::now() < patience, "training never began");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert!(!folder.path("model").exists());
-    let id = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+/// P@1 of a model on the test examples.
+fn precision(folder: &Folder, model: &str) -> f64 {
+    folder.succeed(&format!("evaluate {model} made/test.txt --json")).json()["P@1"].as_f64().unwrap()
+}
 
-    let steps = || folder.succeed("inspect model --json").json()["progress"]["iteration"].as_u64().unwrap();
-    let before = steps();
-    assert!(before > 0);
-    folder.succeed("train made/train.txt --model model --resume --time-limit 0.05 -q");
-    assert!(steps() > before);
+#[test]
+fn going_on_with_validation_never_makes_a_model_worse() {
+    let folder = Folder::with_numbers();
+    let valid = format!("--valid made/test.txt --model model {SMALL}").replace(" -q", "");
+    folder.succeed(&format!("train made/train.txt --epochs 4 {valid}"));
+    let (before, bytes) = (precision(&folder, "model"), folder.read("model/model.safetensors"));
+    // So large a rate unlearns what was learnt.
+    let done = folder.succeed(&format!("train made/train.txt --resume --epochs 6 --lr 1 {valid}"));
+    assert!(done.errors.contains("model was the best on --valid and is left as it is"), "{}", done.errors);
+    assert!(!done.errors.contains("saved to") && !done.errors.contains("best so far"), "{}", done.errors);
+    assert!(bytes == folder.read("model/model.safetensors"));
+    // What is better is saved, and said to be.
+    folder.succeed(&format!("train made/train.txt --epochs 1 --lr 1e-5 {valid}"));
+    let poor = precision(&folder, "model");
+    let done = folder.succeed(&format!("train made/train.txt --resume --epochs 4 --lr 0.01 {valid}"));
+    assert!(done.errors.contains("saved to model: the best on --valid"), "{}", done.errors);
+    let better = precision(&folder, "model");
+    assert!(poor < better && poor < before, "{poor} {better} {before}");
+}
+
+#[test]
+fn a_file_without_labels_can_not_choose() {
+    let folder = Folder::with_number_model();
+    folder.write("unlabelled.txt", "2 300 80\n 0:1\n 1:1\n");
+    let before = folder.read("model/model.safetensors");
+    let message = folder.refuse(&format!(
+        "train made/train.txt --model model --valid unlabelled.txt --epochs 1 --seed 5 {SMALL}"
+    ));
+    assert!(message.contains("unlabelled.txt: none of its 2 examples has a label"), "{message}");
+    assert!(before == folder.read("model/model.safetensors"));
+}
+
+#[test]
+fn printing_the_settings_of_a_model_does_nothing_else() {
+    let folder = Folder::with_name_model();
+    let before = folder.read("model/config.json");
+    let printed = folder.succeed("train names.tsv --model model --resume --print-config --epochs 99").out;
+    for line in ["epochs = 99", "batch = ", "sampler = \"mixed\"", "hidden = [16]", "min-documents = 1"] {
+        assert!(printed.contains(line), "{line}: {printed}");
+    }
+    // The data is not looked at, and neither is anything written.
+    assert_eq!(folder.succeed("train absent --model model --resume --print-config --epochs 99").out, printed);
+    assert_eq!(folder.read("model/config.json"), before);
+    assert_eq!(folder.names(), ["model", "names.tsv"]);
+}
+
+#[test]
+fn a_log_goes_on_where_training_does() {
+    let folder = Folder::with_numbers();
+    let flags = format!("--test made/test.txt --model model --log log.jsonl {SMALL}");
+    let evaluations =
+        || String::from_utf8(folder.read("log.jsonl")).unwrap().matches("\"evaluation\"").count();
+    folder.succeed(&format!("train made/train.txt --epochs 2 {flags}"));
+    folder.succeed(&format!("train made/train.txt --resume --epochs 3 {flags}"));
+    assert_eq!(evaluations(), 3);
+    folder.succeed(&format!("train made/train.txt --epochs 1 {flags}"));
+    assert_eq!(evaluations(), 1);
 }
 
 #[test]

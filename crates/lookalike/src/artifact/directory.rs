@@ -18,19 +18,19 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{CONFIG_FILE, FORMAT_NAME, FileEntry, ModelError};
-use crate::data::write::{follow_links, make_like};
+use crate::data::write::{follow_links, make_like, or_here, probe_nearest};
 use aside::Aside;
 
 /// Whether a model can be saved to `directory`, found out without changing
 /// anything: to be asked before training, not after it.
 pub fn check_destination(directory: &Path) -> Result<(), ModelError> {
     let destination = Destination::of(directory)?;
+    let path = destination.path();
     if destination.old()?.is_some() {
         // Protected from changes means protected from us.
-        probe(&destination.path())?;
+        probe_nearest(&path).map_err(ModelError::io(&path))?;
     }
-    let ancestors = destination.parent.ancestors().map(or_here);
-    probe(ancestors.into_iter().find(|folder| folder.exists()).unwrap_or(Path::new(".")))
+    probe_nearest(&destination.parent).map_err(ModelError::io(&path))
 }
 
 /// Calls `write` with an empty folder, then puts that folder in the place of
@@ -104,11 +104,6 @@ fn unsuitable(directory: &Path, why: &'static str) -> ModelError {
     ModelError::Unsuitable { directory: directory.into(), why }
 }
 
-/// The parent of a bare name is the current folder.
-fn or_here(parent: &Path) -> &Path {
-    if parent.as_os_str().is_empty() { Path::new(".") } else { parent }
-}
-
 #[cfg(unix)]
 fn is_mount_point(directory: &Metadata, parent: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -118,12 +113,6 @@ fn is_mount_point(directory: &Metadata, parent: &Path) -> bool {
 #[cfg(not(unix))]
 fn is_mount_point(_: &Metadata, _: &Path) -> bool {
     false
-}
-
-/// Only trying tells whether a file can be made.
-fn probe(folder: &Path) -> Result<(), ModelError> {
-    let made = tempfile::Builder::new().prefix(aside::PREFIX).tempfile_in(folder);
-    made.map(drop).map_err(ModelError::io(folder))
 }
 
 /// The files that are ours in a model directory, `config.json` last; none if it

@@ -3,13 +3,18 @@
 //! file or the whole new one, never a part. A new file has the mode of the one
 //! it replaces, a link stays a link, and a device or pipe is written to.
 
-use std::fs::{self, File, Metadata};
+mod destination;
+
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rayon::prelude::*;
 
 use super::{DataError, Examples};
+pub use destination::{check_file, check_folder};
+use destination::{folder_of, is_stream, unwritable};
+pub(crate) use destination::{follow_links, make_like, or_here, probe_nearest};
 
 /// Writes a file atomically; nothing is left behind if `fill` fails.
 pub fn atomically(
@@ -17,15 +22,12 @@ pub fn atomically(
     fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
 ) -> Result<(), DataError> {
     let written = if is_stream(path) { directly(path, fill) } else { by_renaming(path, fill) };
-    written.map_err(|reason| DataError::Unwritable { file: path.display().to_string(), reason })
+    written.map_err(unwritable(path))
 }
 
 fn by_renaming(path: &Path, fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
     let path = &follow_links(path)?;
-    let folder = match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
+    let folder = folder_of(path);
     let mut builder = tempfile::Builder::new();
     builder.prefix(".lookalike-");
     #[cfg(unix)]
@@ -57,38 +59,6 @@ fn directly(path: &Path, fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<
     let mut writer = BufWriter::with_capacity(1 << 20, &file);
     fill(&mut writer)?;
     writer.flush()
-}
-
-/// Whether something takes bytes there that is no file to be replaced: a device,
-/// a pipe, or what this process was given as its output.
-fn is_stream(path: &Path) -> bool {
-    let own = ["/dev/stdout", "/dev/stderr", "/dev/fd", "/proc/self/fd"];
-    own.iter().any(|own| path.starts_with(own))
-        || fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir())
-}
-
-/// Where a path leads if it is a link, even to what is not there yet.
-pub(crate) fn follow_links(path: &Path) -> io::Result<PathBuf> {
-    /// As many as Linux follows.
-    const LINKS_MAX: usize = 40;
-    // A slash at the end would stand for what the link leads to.
-    let mut path: PathBuf = path.components().collect();
-    for _ in 0..LINKS_MAX {
-        let Ok(target) = fs::read_link(&path) else { return Ok(path) };
-        path = path.parent().unwrap_or(Path::new("")).join(target).components().collect();
-    }
-    Err(io::Error::other("too many symbolic links follow each other"))
-}
-
-/// Gives a file or folder the mode of another, and its owner where this process
-/// may. Who may not write as another still writes.
-pub(crate) fn make_like(other: &Metadata, path: &Path) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::MetadataExt;
-        let _ = std::os::unix::fs::chown(path, Some(other.uid()), Some(other.gid()));
-    }
-    let _ = fs::set_permissions(path, other.permissions());
 }
 
 /// Examples that one task turns into text.

@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::figures::BenchReport;
 use super::scale::{ScaleReport, SizeFigures};
 use crate::exit::usage;
+use crate::output::inform;
 
 /// Runs every measurement that has a target and gives the verdicts.
 ///
@@ -293,7 +294,7 @@ fn measure(
     reports: &mut HashMap<&'static str, Value>,
 ) -> anyhow::Result<Option<f64>> {
     if !reports.contains_key(target.command) {
-        eprintln!("lookalike {}", target.command);
+        inform!("lookalike {}", target.command);
         reports.insert(target.command, run_command(target.command, repeats)?);
     }
     let report = reports[target.command].clone();

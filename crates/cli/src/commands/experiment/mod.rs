@@ -7,8 +7,9 @@ pub(crate) mod progress;
 
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::Args;
-use lookalike::data::{Dataset, Examples};
+use lookalike::data::{Dataset, Examples, write::check_folder};
 use lookalike::experiment::{Arena, EvaluateEvery, PlannedRun};
 use lookalike::metrics::MetricOptions;
 use lookalike::train::TrainConfig;
@@ -18,6 +19,7 @@ use super::MachineArguments;
 use super::train::{SettingArguments, Settings};
 use crate::exit::usage;
 use crate::input::{self, Input, ReadArguments, TextArguments};
+use crate::output::inform;
 
 /// The data, the settings and the output of an experiment.
 #[derive(Args)]
@@ -69,8 +71,13 @@ impl ExperimentArguments {
     /// Says what is going on, unless told to be quiet.
     pub(crate) fn say(&self, line: &str) {
         if !self.quiet {
-            eprintln!("{line}");
+            inform!("{line}");
         }
+    }
+
+    /// Whether the output can be written must show before hours of training.
+    pub(crate) fn check_out(&self, command: &str) -> anyhow::Result<()> {
+        check_folder(&self.out(command)?).context("--out")
     }
 
     /// Where to write: what was given, or named after the data.

@@ -12,6 +12,7 @@ use lookalike::experiment::{CurvePoint, MatrixObserver, PlannedRun, RunRecord};
 use lookalike::train::{StepReport, Trainer};
 use lookalike_report::human;
 
+use crate::output::inform;
 use crate::signals;
 
 /// The time between two plain lines.
@@ -89,8 +90,8 @@ impl<'a> MatrixProgress<'a> {
 
     fn say(&self, line: &str) {
         match &self.display {
-            Display::Bar(bar) => bar.suspend(|| eprintln!("{line}")),
-            Display::Plain { .. } => eprintln!("{line}"),
+            Display::Bar(bar) => bar.suspend(|| inform!("{line}")),
+            Display::Plain { .. } => inform!("{line}"),
             Display::Silent => {}
         }
     }
@@ -125,7 +126,7 @@ impl<'a> MatrixProgress<'a> {
             Display::Plain { last } => {
                 if last.elapsed() >= PLAIN_INTERVAL {
                     *last = Instant::now();
-                    eprintln!("{text}");
+                    inform!("{text}");
                 }
             }
         }

@@ -1,0 +1,13 @@
+//! Words for people. They are beside the point: a closed or full standard error
+//! never ends the work that they tell of. (Results go to standard output, and a
+//! failure to write them is an error like any other; see `exit.rs`.)
+
+/// A line on standard error, as `eprintln!` writes it, which panics where nobody
+/// reads any more.
+macro_rules! inform {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr().lock(), $($words)*);
+    }};
+}
+pub(crate) use inform;
