@@ -1,6 +1,7 @@
 //! What the program does to files and folders that are there already.
 
 use std::fs;
+use std::io::Read;
 use std::path::Path;
 
 use crate::support::Folder;
@@ -70,13 +71,30 @@ fn links_and_modes_of_outputs_stay() {
 fn devices_are_written_to_and_never_replaced() {
     use std::os::unix::fs::FileTypeExt;
     let folder = Folder::with_numbers();
-    // A link: a mistake here must not replace the machine's own device.
-    std::os::unix::fs::symlink("/dev/full", folder.path("full")).unwrap();
-    let done = folder.run("data pack made/train.txt --out full");
+    // A pipe first: who replaces it must not get at the machine's devices below.
+    let pipe = folder.path("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let child = folder.spawn("data pack made/train.txt --out pipe");
+    let mut received = Vec::new();
+    fs::File::open(&pipe).unwrap().read_to_end(&mut received).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
+    assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+    folder.succeed("data pack made/train.txt --out packed");
+    assert!(received == folder.read("packed"));
+
+    let done = folder.run("data pack made/train.txt --out /dev/full");
     assert_eq!(done.code, Some(1), "{}", done.errors);
     assert!(done.errors.contains("No space left"), "{}", done.errors);
-    let is_device = |path: &Path| fs::metadata(path).unwrap().file_type().is_char_device();
-    assert!(is_device(&folder.path("full")) && is_device(Path::new("/dev/full")));
     folder.succeed("data pack made/train.txt --out /dev/null");
-    assert!(is_device(Path::new("/dev/null")));
+    for device in ["/dev/full", "/dev/null"] {
+        assert!(fs::metadata(device).unwrap().file_type().is_char_device());
+    }
+    // Redirected to a file, which is not replaced under the hands of who reads it.
+    let command = "exec \"$0\" data pack made/train.txt --out /dev/stdout >> appended";
+    folder.write("appended", "before");
+    let program = env!("CARGO_BIN_EXE_lookalike");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", command, program]).current_dir(folder.path(""));
+    assert!(shell.stderr(std::process::Stdio::null()).status().unwrap().success());
+    assert!(folder.read("appended") == [b"before", received.as_slice()].concat());
 }
