@@ -187,7 +187,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             `(X, y)` to measure on every `eval_every` epochs; see `history_`.
         patience
             Stop after so many evaluations without a better P@k (the smallest
-            k), and keep the best model.
+            k), and keep the best model. `partial_fit` then starts with a fresh
+            optimizer, unless the last model was the best.
         time_limit
             Stop after so many seconds of training.
         k
@@ -204,6 +205,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         column a class. Texts get their features from the first call's texts.
         The learning rate stays: a schedule needs an end to fall towards.
         Hash tables are built anew in each call, so give it many examples.
+        A call that fails leaves the model as it was: it works on a copy.
 
         >>> model = ExtremeClassifier(lr=0.01, settings={"normalise": "none"})
         >>> for _ in range(30):
@@ -227,7 +229,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 features, labels, json.dumps(settings), self._options(progress, None)
             )
         finally:
-            self.history_ = [*self.history_, *progress.close()]
+            entries = progress.close()
+        self.history_ = [*self.history_, *entries]
         self._warn_if_interrupted(outcome)
         return self
 
@@ -388,11 +391,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 unknown = wanted[self.classes_[ids] != wanted]
                 raise ValueError(f"{unknown[0]!r} is none of the classes that the model was trained with")
         self._check_size(features, len(ids))
-        vectors, bias = self._model.class_vectors(ids)
-        scores: NDArray[np.float32] = self._model.embed(features, self.threads) @ vectors.T + bias
-        sparse = self._model.sparse_scores(features, ids, self.threads)
-        if sparse is not None:
-            scores += sparse
+        scores = self._model.scores(features, ids, self.threads)
         return scores[:, 1] - scores[:, 0] if classes is None and len(ids) == 2 else scores
 
     def embed(self, X: Any) -> NDArray[np.float32]:
@@ -433,7 +432,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `input.weight` is features × hidden, `output.weight` classes × hidden. A
         model with a sparse part has `sparse.lengths`, the number of weights of
         each class, and their `sparse.features` and `sparse.weights`, class after
-        class.
+        class; and, not in that file because it follows from the class counts,
+        `sparse.priors`, what each class's frequency adds to its sparse score.
         """
         check_is_fitted(self)
         return self._model.tensors()
@@ -442,7 +442,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Writes a model directory, which the command line can use too.
 
         Without the training state it is a third of the size, and `partial_fit`
-        starts with a fresh optimizer.
+        starts with a fresh optimizer. The best model that `patience` went back to
+        has none.
         """
         check_is_fitted(self)
         own = {

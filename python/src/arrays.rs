@@ -152,37 +152,39 @@ pub(crate) fn matrix<'py, T: numpy::Element>(
     values.into_pyarray(py).reshape([rows, columns])
 }
 
-/// Rows of numbers as they lie in a C-contiguous matrix.
-pub(crate) fn rows<'a>(
+/// The numbers of a C-contiguous matrix of `dim` columns, row after row.
+pub(crate) fn floats<'a>(
     what: &str,
     matrix: &'a PyReadonlyArray2<'_, f32>,
     dim: usize,
-) -> PyResult<RowsView<'a>> {
+) -> PyResult<&'a [f32]> {
     let columns = matrix.as_array().shape()[1];
     if columns != dim {
         return Err(error::value(format!("{what} has {columns} columns, but the dimension is {dim}")));
     }
-    let data = matrix.as_slice().map_err(|_| {
+    matrix.as_slice().map_err(|_| {
         error::value(format!(
             "{what} must be C-contiguous: use numpy.ascontiguousarray({what}, numpy.float32)"
         ))
-    })?;
-    Ok(RowsView { data: RowData::F32(data), dim, stride: dim })
+    })
 }
 
 /// The same, after a look at every number: O(rows · dim).
-pub(crate) fn finite_rows<'a>(
+pub(crate) fn finite_floats<'a>(
     what: &str,
     matrix: &'a PyReadonlyArray2<'_, f32>,
     dim: usize,
-) -> PyResult<RowsView<'a>> {
-    let view = rows(what, matrix, dim)?;
-    match view.data {
-        RowData::F32(data) if data.iter().any(|x| !x.is_finite()) => {
-            Err(error::value(format!("{what} contains NaN or infinity")))
-        }
-        _ => Ok(view),
+) -> PyResult<&'a [f32]> {
+    let floats = floats(what, matrix, dim)?;
+    if floats.iter().any(|x| !x.is_finite()) {
+        return Err(error::value(format!("{what} contains NaN or infinity")));
     }
+    Ok(floats)
+}
+
+/// Numbers that lie row after row, as rows.
+pub(crate) fn rows(floats: &[f32], dim: usize) -> RowsView<'_> {
+    RowsView { data: RowData::F32(floats), dim, stride: dim }
 }
 
 /// Class ids of the caller's: all below `limit`.

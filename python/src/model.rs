@@ -3,53 +3,70 @@
 use std::path::PathBuf;
 
 use lookalike::artifact;
-use lookalike::metrics::{MetricOptions, TrainingFrequencies};
-use lookalike::model::{Activations, NeighbourScratch, RowData, Rows};
-use lookalike::predict::{self, Ranker};
-use lookalike::sampling::label_counts;
-use lookalike::sampling::{self, SamplerKind, Setup};
+use lookalike::metrics::MetricOptions;
+use lookalike::model::{self, Activations, Rows};
+use lookalike::optim::NetworkMoments;
+use lookalike::predict::{Ask, Predictor};
 use lookalike::text::{LabelNames, TextPipeline};
-use lookalike::train::{TrainConfig, Trainer};
+use lookalike::train::{
+    BestScore, Checkpoint, ConfigError, TrainConfig, TrainError, Trainer, TrainingRecord, TrainingState,
+};
 use lookalike_kernels::Cpu;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rayon::prelude::*;
 
-use crate::arrays::{Features, Labels, NoLabels, matrix};
+use crate::arrays::{Features, Labels, NoLabels, class_ids, matrix};
 use crate::error;
 use crate::pool::pool;
 use crate::text::Vectoriser;
-use crate::training::{self, RunOptions, metrics};
+use crate::training::{self, Ended, RunOptions, metrics};
 
-/// Examples that are embedded or ranked between two looks for signals.
+/// Examples that are embedded, ranked or scored between two looks for signals.
 const BATCH: usize = 1024;
 
 /// Class ids and scores, a row an example.
 type Best<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>);
 
-/// Vectors and biases of classes.
-type ClassVectors<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray1<f32>>);
-
-/// A trained network.
+/// A trained model.
 #[pyclass(module = "lookalike._native")]
 pub(crate) struct Model {
-    /// Absent only while a failed `resume` has lost it.
-    inner: Option<artifact::Model>,
+    model: model::Model,
+    record: TrainingRecord,
+    /// Absent where the model was saved without it, or is an earlier one than
+    /// training ended with.
+    state: Option<TrainingState>,
 }
 
 impl Model {
-    fn get(&self) -> PyResult<&artifact::Model> {
-        self.inner.as_ref().ok_or_else(|| PyRuntimeError::new_err("the model was lost when training failed"))
+    /// What training gave.
+    fn trained(trainer: Trainer<'_>, best: Option<(model::Model, TrainingRecord)>) -> Self {
+        match best {
+            Some((model, record)) => Self { model, record, state: None },
+            None => Self::from(trainer.into_checkpoint()),
+        }
     }
 
-    fn get_mut(&mut self) -> PyResult<&mut artifact::Model> {
-        self.inner.as_mut().ok_or_else(|| PyRuntimeError::new_err("the model was lost when training failed"))
+    /// A copy to go on with; where there is no state, the optimizer starts anew.
+    fn checkpoint(&self, mut config: TrainConfig) -> Checkpoint {
+        config.epochs = self.record.progress.epoch + 1;
+        let model = self.model.clone();
+        let state = match &self.state {
+            Some(state) => TrainingState { config, ..state.clone() },
+            None => TrainingState {
+                config,
+                progress: self.record.progress,
+                moments: NetworkMoments::of(&model.network),
+                data: None,
+                held_out: None,
+                best: BestScore::default(),
+            },
+        };
+        Checkpoint { model, state }
     }
 
     fn check_features(&self, features: usize) -> PyResult<()> {
-        let expected = self.get()?.network.config.num_features;
+        let expected = self.model.num_features();
         if features != expected {
             return Err(error::value(format!(
                 "the examples have {features} features, but the model was trained with {expected}"
@@ -57,16 +74,11 @@ impl Model {
         }
         Ok(())
     }
+}
 
-    /// Class numbers as places, if there are such classes.
-    fn checked_classes(&self, classes: &[i64]) -> PyResult<Vec<usize>> {
-        let count = self.get()?.network.config.num_classes;
-        let checked = |&class: &i64| {
-            usize::try_from(class).ok().filter(|&class| class < count).ok_or_else(|| {
-                error::value(format!("class {class} is out of range: the model has {count} classes"))
-            })
-        };
-        classes.iter().map(checked).collect()
+impl From<Checkpoint> for Model {
+    fn from(Checkpoint { model, state }: Checkpoint) -> Self {
+        Self { model, record: state.record(), state: Some(state) }
     }
 }
 
@@ -94,11 +106,12 @@ impl Model {
         let examples = features.examples(py, labels.slices()?, &pool)?;
         let made = py.detach(|| pool.install(|| Trainer::new(config, examples, cpu)));
         let mut trainer = made.map_err(|e| error::training(&e))?;
-        let outcome = training::train(py, &pool, &mut trainer, &options)?;
-        Ok((Self { inner: Some(trainer.model) }, outcome))
+        let Ended { reason, best } = training::train(py, &pool, &mut trainer, &options)?;
+        Ok((Self::trained(trainer, best), reason))
     }
 
-    /// Trains for one more pass over other examples of the same shape.
+    /// Trains for one more pass over other examples of the same shape. It works on a
+    /// copy: a call that fails leaves the model as it was.
     fn resume(
         &mut self,
         py: Python<'_>,
@@ -107,56 +120,58 @@ impl Model {
         settings: &str,
         options: RunOptions<'_>,
     ) -> PyResult<&'static str> {
-        let (mut config, cpu, pool) = (parse_settings(settings)?, cpu()?, pool(py, options.threads)?);
+        let (config, cpu, pool) = (parse_settings(settings)?, cpu()?, pool(py, options.threads)?);
         let examples = features.examples(py, labels.slices()?, &pool)?;
-        self.check_features(examples.num_features)?;
-        let model = self.get_mut()?;
-        config.epochs = model.progress.epoch + 1;
-        check_settings(&config, &examples, model)?;
-        let mut model = self.inner.take().expect("it was there a line before");
-        model.training = config;
-        model.progress.position = 0;
-        for (count, more) in model.class_counts.iter_mut().zip(label_counts(examples)) {
-            *count += more;
-        }
-        let examples_before = model.progress.examples;
-        let made = py.detach(|| pool.install(|| Trainer::resume(model, examples, cpu)));
-        let mut trainer = made.map_err(|e| error::training(&e))?;
-        let outcome = training::train(py, &pool, &mut trainer, &options);
-        trainer.model.progress.examples += examples_before;
-        self.inner = Some(trainer.model);
-        outcome
+        let made = py.detach(|| pool.install(|| Trainer::go_on(self.checkpoint(config), examples, cpu)));
+        let mut trainer = made.map_err(|e| match e {
+            TrainError::Config(ConfigError::Fixed { .. }) => {
+                error::value(format!("{e}: call fit to start again"))
+            }
+            _ => error::training(&e),
+        })?;
+        let Ended { reason, best } = training::train(py, &pool, &mut trainer, &options)?;
+        *self = Self::trained(trainer, best);
+        Ok(reason)
     }
 
     /// Reads a model directory.
     #[staticmethod]
     fn load(py: Python<'_>, directory: PathBuf, for_training: bool) -> PyResult<Self> {
-        let loaded = py.detach(|| artifact::Model::load(&directory, for_training));
-        Ok(Self { inner: Some(loaded.map_err(|e| error::model(&e))?) })
+        let load = || {
+            if for_training {
+                return artifact::load_checkpoint(&directory).map(Self::from);
+            }
+            let artifact::SavedModel { model, record } = artifact::load(&directory)?;
+            Ok(Self { model, record, state: None })
+        };
+        py.detach(load).map_err(|e| error::model(&e))
     }
 
-    /// Writes a model directory.
+    /// Writes a model directory; without the training state also if there is none.
     fn save(&self, py: Python<'_>, directory: PathBuf, with_training_state: bool) -> PyResult<()> {
-        let model = self.get()?;
-        py.detach(|| model.save(&directory, with_training_state)).map_err(|e| error::model(&e))
+        let saved = py.detach(|| match self.state.as_ref().filter(|_| with_training_state) {
+            Some(state) => artifact::save_checkpoint(&directory, &self.model, state),
+            None => artifact::save_model(&directory, &self.model, &self.record),
+        });
+        saved.map_err(|e| error::model(&e))
     }
 
     /// Network, training settings and progress, as JSON.
-    fn describe(&self) -> PyResult<String> {
-        let model = self.get()?;
+    fn describe(&self) -> String {
+        let Self { model, record, .. } = self;
         let description = serde_json::json!({
             "network": model.network.config,
-            "training": model.training,
-            "progress": model.progress,
-            "parameters": model.network.num_parameters(),
-            "sparse": model.network.sparse.as_ref().map(
+            "training": record.config,
+            "progress": record.progress,
+            "parameters": model.num_parameters(),
+            "sparse": model.sparse.as_ref().map(
                 |sparse| serde_json::json!({ "entries": sparse.num_entries(), "blend": sparse.blend() })
             ),
-            "neighbours": model.network.neighbours.as_ref().map(
+            "neighbours": model.neighbours.as_ref().map(
                 |part| serde_json::json!({ "examples": part.num_examples(), "weight": part.weight() })
             ),
         });
-        Ok(description.to_string())
+        description.to_string()
     }
 
     /// The best `k` classes of each example and their scores, or probabilities.
@@ -170,38 +185,34 @@ impl Model {
         probabilities: bool,
         threads: Option<usize>,
     ) -> PyResult<Best<'py>> {
-        let (network, cpu, pool) = (&self.get()?.network, cpu()?, pool(py, threads)?);
+        let (cpu, pool) = (cpu()?, pool(py, threads)?);
         let none = NoLabels::new(&features)?;
         let examples = features.examples(py, none.slices(), &pool)?;
         self.check_features(examples.num_features)?;
         if k == 0 {
             return Err(error::value("k is 0, but must be at least 1"));
         }
-        let k = k.min(network.config.num_classes);
-        let mut ranker = Ranker::new(k);
-        if probabilities {
-            ranker = ranker.with_log_sum_exp();
-        }
-        let mut classes = vec![-1i64; examples.len() * k];
-        let mut scores = vec![f32::NEG_INFINITY; examples.len() * k];
+        let ask = Ask { k: k.min(self.model.num_classes()), probabilities };
+        let predictor = Predictor::new(&self.model, cpu);
+        let mut classes = vec![-1i64; examples.len() * ask.k];
+        let mut scores = vec![f32::NEG_INFINITY; examples.len() * ask.k];
         let all: Vec<u32> = (0..examples.len() as u32).collect();
-        let places = classes.chunks_mut(BATCH * k).zip(scores.chunks_mut(BATCH * k));
+        let places = classes.chunks_mut(BATCH * ask.k).zip(scores.chunks_mut(BATCH * ask.k));
         for (batch, (classes, scores)) in all.chunks(BATCH).zip(places) {
             py.check_signals()?;
             py.detach(|| {
-                let best = pool.install(|| ranker.rank(cpu, network, &examples, batch));
-                let places = classes.chunks_exact_mut(k).zip(scores.chunks_exact_mut(k));
+                let best = pool.install(|| predictor.rank(&examples, batch, ask));
+                let places = classes.chunks_exact_mut(ask.k).zip(scores.chunks_exact_mut(ask.k));
                 for (example, (classes, scores)) in places.enumerate() {
-                    let ranked = best.example(example);
-                    let shift = best.log_sum_exp(example);
-                    for (i, (&class, &score)) in ranked.classes.iter().zip(ranked.scores).enumerate() {
-                        classes[i] = class.into();
-                        scores[i] = shift.map_or(score, |shift| (score - shift).exp());
+                    let ranked = best.example(example).classes.iter().zip(best.values(example));
+                    for ((&class, value), (to_class, to_score)) in ranked.zip(classes.iter_mut().zip(scores))
+                    {
+                        (*to_class, *to_score) = (class.into(), value);
                     }
                 }
             });
         }
-        Ok((matrix(py, classes, all.len(), k)?, matrix(py, scores, all.len(), k)?))
+        Ok((matrix(py, classes, all.len(), ask.k)?, matrix(py, scores, all.len(), ask.k)?))
     }
 
     /// The hidden activation of each example.
@@ -211,7 +222,7 @@ impl Model {
         features: Features<'py>,
         threads: Option<usize>,
     ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let (network, cpu, pool) = (&self.get()?.network, cpu()?, pool(py, threads)?);
+        let (network, cpu, pool) = (&self.model.network, cpu()?, pool(py, threads)?);
         let none = NoLabels::new(&features)?;
         let examples = features.examples(py, none.slices(), &pool)?;
         self.check_features(examples.num_features)?;
@@ -223,9 +234,8 @@ impl Model {
             py.check_signals()?;
             py.detach(|| {
                 pool.install(|| network.embed(cpu, &examples, batch, &mut activations));
-                let view = activations.embeddings();
-                let RowData::F32(data) = view.data else { unreachable!("embeddings are always f32") };
-                data.chunks_exact(view.stride).for_each(|row| embeddings.extend_from_slice(&row[..dim]));
+                let rows = activations.embeddings();
+                (0..rows.len()).for_each(|row| embeddings.extend_from_slice(&rows.row(row)[..dim]));
             });
         }
         matrix(py, embeddings, all.len(), dim)
@@ -241,46 +251,42 @@ impl Model {
         options: &str,
         threads: Option<usize>,
     ) -> PyResult<Bound<'py, PyDict>> {
-        let (model, cpu, pool) = (self.get()?, cpu()?, pool(py, threads)?);
+        let (cpu, pool) = (cpu()?, pool(py, threads)?);
         let examples = features.examples(py, labels.slices()?, &pool)?;
         self.check_features(examples.num_features)?;
         let options: MetricOptions = serde_json::from_str(options).map_err(error::value)?;
         let unknown_labels = unknown_labels.as_slice()?;
         let unknown = |example: usize| unknown_labels.get(example).map_or(0, |&count| count as usize);
-        let frequencies = TrainingFrequencies {
-            examples_of_class: &model.class_counts,
-            num_examples: model.progress.examples,
-        };
         let evaluation = py.detach(|| {
-            pool.install(|| {
-                predict::evaluate(cpu, &model.network, &examples, &unknown, &options, Some(frequencies))
-            })
+            let predictor = Predictor::new(&self.model, cpu);
+            pool.install(|| predictor.evaluate(&examples, &unknown, &options))
         });
         metrics(py, &evaluation.map_err(error::value)?)
     }
 
-    /// All parameters, by the names they have in the model's file.
+    /// All parameters, by the names they have in the model's file; and the priors,
+    /// which are not there because they follow from the class counts.
     fn tensors<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let model = self.get()?;
-        let network = &model.network;
+        let model::Model { network, sparse, neighbours, .. } = &self.model;
         let dict = PyDict::new(py);
         let vector = |values: &[f32]| values.to_vec().into_pyarray(py);
         dict.set_item("input.weight", weights(py, &network.input)?)?;
-        dict.set_item("input.bias", vector(&network.input_bias.w))?;
+        dict.set_item("input.bias", vector(&network.input_bias))?;
         for (i, layer) in network.hidden.iter().enumerate() {
             let rows = layer.w.chunks_exact(layer.stride);
             let values: Vec<f32> = rows.flat_map(|row| &row[..layer.outputs]).copied().collect();
             dict.set_item(format!("hidden.{i}.weight"), matrix(py, values, layer.inputs, layer.outputs)?)?;
-            dict.set_item(format!("hidden.{i}.bias"), vector(&layer.bias.w))?;
+            dict.set_item(format!("hidden.{i}.bias"), vector(&layer.bias))?;
         }
         dict.set_item("output.weight", weights(py, &network.output)?)?;
-        dict.set_item("output.bias", vector(&network.output.bias.w))?;
-        if let Some(sparse) = &network.sparse {
+        dict.set_item("output.bias", vector(&network.output.bias))?;
+        if let Some(sparse) = sparse {
             dict.set_item("sparse.lengths", sparse.lengths().into_pyarray(py))?;
             dict.set_item("sparse.features", sparse.features.clone().into_pyarray(py))?;
             dict.set_item("sparse.weights", vector(sparse.weights()))?;
+            dict.set_item("sparse.priors", vector(sparse.priors()))?;
         }
-        if let Some(neighbours) = &network.neighbours {
+        if let Some(neighbours) = neighbours {
             let (features, values) = neighbours.entries();
             let values: Vec<f32> = values.iter().map(|value| value.to_f32()).collect();
             dict.set_item("neighbours.lengths", neighbours.lengths().into_pyarray(py))?;
@@ -292,97 +298,58 @@ impl Model {
         Ok(dict)
     }
 
-    /// What the sparse part and the nearest training examples add to the scores of
-    /// chosen classes, a row an example; nothing if they add nothing.
-    fn sparse_scores<'py>(
+    /// The scores of chosen classes, a row an example.
+    fn scores<'py>(
         &self,
         py: Python<'py>,
         features: Features<'py>,
         classes: PyReadonlyArray1<'py, i64>,
         threads: Option<usize>,
-    ) -> PyResult<Option<Bound<'py, PyArray2<f32>>>> {
-        let (network, pool) = (&self.get()?.network, pool(py, threads)?);
-        let Some(sparse) = network.sparse.as_ref().filter(|sparse| sparse.blend() != 0.0) else {
-            return Ok(None);
-        };
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let (cpu, pool) = (cpu()?, pool(py, threads)?);
         let none = NoLabels::new(&features)?;
         let examples = features.examples(py, none.slices(), &pool)?;
         self.check_features(examples.num_features)?;
-        let classes = self.checked_classes(classes.as_slice()?)?;
-        let postings = sparse.postings(network.config.num_features);
-        let class_ids: Vec<u32> = classes.iter().map(|&class| class as u32).collect();
-        let scores_of = |(row, scratch): &mut (Vec<f32>, NeighbourScratch), example: usize| -> Vec<f32> {
-            let (ids, values) = examples.features(example);
-            let factor = sparse.blend() * network.config.normalise.factor(values);
-            row.clear();
-            row.resize(network.config.num_classes, 0.0);
-            for (&id, &value) in ids.iter().zip(values) {
-                let (posted, weights) = postings.of(id);
-                for (&class, weight) in posted.iter().zip(weights) {
-                    row[class as usize] += factor * value * weight;
-                }
-            }
-            let mut scores: Vec<f32> = classes.iter().map(|&class| row[class]).collect();
-            if let Some(neighbours) = &network.neighbours {
-                neighbours.add_scores((ids, values), &class_ids, &mut scores, scratch);
-            }
-            scores
-        };
-        let scores: Vec<Vec<f32>> = py.detach(|| {
-            pool.install(|| {
-                (0..examples.len()).into_par_iter().map_init(Default::default, scores_of).collect()
-            })
-        });
-        Ok(Some(matrix(py, scores.concat(), examples.len(), classes.len())?))
-    }
-
-    /// Class vectors and biases of chosen classes.
-    fn class_vectors<'py>(
-        &self,
-        py: Python<'py>,
-        classes: PyReadonlyArray1<'py, i64>,
-    ) -> PyResult<ClassVectors<'py>> {
-        let output = &self.get()?.network.output;
-        let classes = self.checked_classes(classes.as_slice()?)?;
-        let mut values = Vec::with_capacity(classes.len() * output.dim);
-        let mut biases = Vec::with_capacity(classes.len());
-        let mut row = vec![0.0; output.stride];
-        for &class in &classes {
-            output.view().copy_row(class, &mut row);
-            values.extend_from_slice(&row[..output.dim]);
-            biases.push(output.bias.w[class]);
+        let classes = class_ids("class", classes.as_slice()?, self.model.num_classes())?;
+        let predictor = Predictor::new(&self.model, cpu);
+        let mut scores = Vec::with_capacity(examples.len() * classes.len());
+        let all: Vec<u32> = (0..examples.len() as u32).collect();
+        for batch in all.chunks(BATCH) {
+            py.check_signals()?;
+            py.detach(|| {
+                scores.extend(pool.install(|| predictor.scores(&examples, batch, &classes)));
+            });
         }
-        Ok((matrix(py, values, classes.len(), output.dim)?, biases.into_pyarray(py)))
+        matrix(py, scores, all.len(), classes.len())
     }
 
     /// How many training examples each class had.
-    fn class_counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<i64>>> {
-        let counts: Vec<i64> = self.get()?.class_counts.iter().map(|&count| count.into()).collect();
-        Ok(counts.into_pyarray(py))
+    fn class_counts<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<i64>> {
+        let counts = &self.model.frequencies.examples_of_class;
+        counts.iter().map(|&count| i64::from(count)).collect::<Vec<_>>().into_pyarray(py)
     }
 
     /// The classes' names, if the model was trained from text.
-    fn class_names(&self) -> PyResult<Option<Vec<String>>> {
-        let text = self.get()?.text.as_ref();
-        Ok(text.map(|text| text.names.iter().map(str::to_owned).collect()))
+    fn class_names(&self) -> Option<Vec<String>> {
+        let text = self.model.text.as_ref()?;
+        Some(text.names.iter().map(str::to_owned).collect())
     }
 
     /// Says how text becomes features and what the classes are called.
     fn set_text(&mut self, vectoriser: &Vectoriser, names: Vec<String>) -> PyResult<()> {
-        let model = self.get_mut()?;
-        if names.len() != model.network.config.num_classes {
-            let (found, expected) = (names.len(), model.network.config.num_classes);
+        let (found, expected) = (names.len(), self.model.num_classes());
+        if found != expected {
             return Err(error::value(format!("{found} names for {expected} classes")));
         }
         let names = LabelNames::in_order(names.iter().map(String::as_str)).map_err(|e| error::text(&e))?;
-        model.text = Some(TextPipeline { vectoriser: vectoriser.inner.clone(), names });
+        self.model.text = Some(TextPipeline { vectoriser: vectoriser.inner.clone(), names });
         Ok(())
     }
 
     /// How text becomes features, if the model was trained from text.
-    fn vectoriser(&self) -> PyResult<Option<Vectoriser>> {
-        let text = self.get()?.text.as_ref();
-        Ok(text.map(|text| Vectoriser { inner: text.vectoriser.clone() }))
+    fn vectoriser(&self) -> Option<Vectoriser> {
+        let text = self.model.text.as_ref()?;
+        Some(Vectoriser { inner: text.vectoriser.clone() })
     }
 }
 
@@ -394,42 +361,4 @@ fn weights<'py>(py: Python<'py>, rows: &Rows) -> PyResult<Bound<'py, PyArray2<f3
         values.extend_from_slice(&row[..rows.dim]);
     }
     matrix(py, values, rows.len, rows.dim)
-}
-
-/// Everything that could make [`Trainer::resume`] refuse, found before it takes
-/// the model.
-fn check_settings(
-    config: &TrainConfig,
-    examples: &lookalike::data::Examples<'_>,
-    model: &artifact::Model,
-) -> PyResult<()> {
-    config.check(examples).map_err(error::value)?;
-    let output = &model.network.output;
-    if examples.num_classes != output.len {
-        return Err(error::value(format!(
-            "the labels have {} classes, but the model was trained with {}",
-            examples.num_classes, output.len
-        )));
-    }
-    if config.network(examples.num_features, examples.num_classes) != model.network.config {
-        return Err(error::value(
-            "hidden, activation, normalise and storage belong to the model and can't change between calls of \
-             partial_fit: call fit to start again",
-        ));
-    }
-    if config.sampler != SamplerKind::Full {
-        let budget = config.budget_for(output.len);
-        config.lsh.choose(budget, output.len, output.dim).map_err(error::value)?;
-        // The same sampler for two classes costs nothing and refuses the same options.
-        let setup = Setup {
-            seed: config.seed,
-            budget: 1,
-            dim: output.dim,
-            label_counts: &[1, 1],
-            lsh: &config.lsh,
-            mixed: &config.mixed,
-        };
-        sampling::build(config.sampler, &setup).map_err(error::value)?;
-    }
-    Ok(())
 }

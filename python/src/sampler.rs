@@ -1,11 +1,12 @@
 //! The library's samplers for a model that lives elsewhere.
 
+use lookalike::model::Embeddings;
 use lookalike::sampling::{self, Candidates, Request, SamplerKind, Setup};
 use lookalike::train::TrainConfig;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 
-use crate::arrays::{Labels, class_ids, finite_rows, matrix, rows};
+use crate::arrays::{Labels, class_ids, finite_floats, floats, matrix, rows};
 use crate::error;
 use crate::model::cpu;
 use crate::pool::pool;
@@ -99,7 +100,7 @@ impl Sampler {
         threads: Option<usize>,
     ) -> PyResult<()> {
         let (cpu, pool) = (cpu()?, pool(py, threads)?);
-        let vectors = finite_rows("class_vectors", &class_vectors, self.dim)?;
+        let vectors = rows(finite_floats("class_vectors", &class_vectors, self.dim)?, self.dim);
         self.check_classes(vectors.len())?;
         let changed = match &changed {
             None => None,
@@ -126,8 +127,8 @@ impl Sampler {
         threads: Option<usize>,
     ) -> PyResult<Proposal<'py>> {
         let (cpu, pool) = (cpu()?, pool(py, threads)?);
-        let embeddings = rows("embeddings", &embeddings, self.dim)?;
-        let vectors = rows("class_vectors", &class_vectors, self.dim)?;
+        let embeddings = Embeddings::new(floats("embeddings", &embeddings, self.dim)?, self.dim, self.dim);
+        let vectors = rows(floats("class_vectors", &class_vectors, self.dim)?, self.dim);
         self.check_classes(vectors.len())?;
         let no_features = labels.slices()?.no_features();
         let examples = labels.slices()?.examples(py, &no_features, &pool)?;

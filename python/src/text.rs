@@ -1,16 +1,12 @@
 //! Text to features.
 
-use lookalike::data::Dataset;
-use lookalike::text::{self, Format, ReadOptions, Scratch, TextFile, TextOptions};
+use lookalike::text::{self, Format, ReadOptions, TextFile, TextOptions};
 use pyo3::prelude::*;
 use rayon::prelude::*;
 
 use crate::arrays::{OwnedFeatures, into_arrays};
 use crate::error;
 use crate::pool::pool;
-
-/// Texts that one task turns into rows.
-const BLOCK: usize = 256;
 
 /// Turns texts into rows of tf-idf values.
 #[pyclass(module = "lookalike._native", frozen)]
@@ -52,23 +48,7 @@ impl Vectoriser {
         threads: Option<usize>,
     ) -> PyResult<OwnedFeatures<'py>> {
         let pool = pool(py, threads)?;
-        let rows = py.detach(|| {
-            let part = |texts: &[String]| {
-                let mut part = Dataset::empty(self.inner.num_features(), 0);
-                let mut scratch = Scratch::default();
-                for text in texts {
-                    let (ids, values) = self.inner.transform(text, &mut scratch);
-                    part.push(ids.iter().copied().zip(values.iter().copied()), &[]);
-                }
-                part
-            };
-            pool.install(|| {
-                let parts: Vec<Dataset> = texts.par_chunks(BLOCK).map(part).collect();
-                let mut all = Dataset::concat(&parts);
-                all.num_features = self.inner.num_features();
-                all
-            })
-        });
+        let rows = py.detach(|| pool.install(|| self.inner.transform_all(&texts)));
         Ok(into_arrays(py, rows).0)
     }
 

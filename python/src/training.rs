@@ -11,9 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 use lookalike::metrics::{MetricOptions, Metrics};
-use lookalike::model::Network;
+use lookalike::model::Model;
 use lookalike::predict::Evaluation;
-use lookalike::train::{Every, Observer, Outcome, Progress, StepReport, Trainer, Validation, run};
+use lookalike::train::{
+    Every, InMemory, Keeper, NothingKept, Observer, Outcome, Progress, RunPlan, StepReport, Trainer,
+    TrainingRecord, Validation, run,
+};
 use numpy::PyReadonlyArray1;
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -42,13 +45,21 @@ pub(crate) struct RunOptions<'py> {
     time_limit: Option<f64>,
 }
 
-/// Trains until done; gives the reason for the end by name.
+/// How a run ended.
+pub(crate) struct Ended {
+    /// The reason, by name.
+    pub(crate) reason: &'static str,
+    /// The model that is to be used instead of the last one, if it was better.
+    pub(crate) best: Option<(Model, TrainingRecord)>,
+}
+
+/// Trains until done.
 pub(crate) fn train(
     py: Python<'_>,
     pool: &ThreadPool,
     trainer: &mut Trainer<'_>,
     options: &RunOptions<'_>,
-) -> PyResult<&'static str> {
+) -> PyResult<Ended> {
     let metrics: MetricOptions = serde_json::from_str(&options.metrics).map_err(error::value)?;
     Metrics::new(&metrics, None).map_err(error::value)?;
     let limit = options.time_limit.map(Duration::try_from_secs_f64).transpose();
@@ -57,7 +68,7 @@ pub(crate) fn train(
         None => None,
         Some((features, labels, unknown)) => {
             let examples = features.examples(py, labels.slices()?, pool)?;
-            check_shape(trainer, &examples)?;
+            check_shape(&trainer.model, &examples)?;
             Some((examples, unknown.as_slice()?))
         }
     };
@@ -68,25 +79,29 @@ pub(crate) fn train(
     let validation = watched.map(|(examples, _)| Validation {
         examples,
         unknown_labels: &unknown,
-        every: Every::Epochs(options.every_epochs),
+        every: Every::Epochs(options.every_epochs.max(1) as f64),
         metrics,
         patience: options.patience,
     });
+    let plan = RunPlan { validation, time_limit: limit };
     let callback = options.callback.as_ref();
-    let keeps_best = options.patience.is_some();
+    let mut best = options.patience.map(|_| InMemory::default());
     let stop = AtomicBool::new(false);
-    let (result, best, raised) = py.detach(|| {
+    let (result, raised) = py.detach(|| {
         thread::scope(|scope| {
             let (reports, heard) = sync_channel(REPORTS_WAITING_MAX);
-            let mut reporter = Reporter { reports, stop: &stop, keeps_best, best: None };
-            let trainer = &mut *trainer;
+            let mut reporter = Reporter { reports, stop: &stop };
+            let (trainer, best) = (&mut *trainer, &mut best);
             let work = scope.spawn(move || {
-                let result = pool.install(|| run(trainer, validation.as_ref(), limit, &mut reporter));
-                (result, reporter.best)
+                let keeper: &mut dyn Keeper = match best {
+                    Some(best) => best,
+                    None => &mut NothingKept,
+                };
+                pool.install(|| run(trainer, &plan, keeper, &mut reporter))
             });
             let raised = listen(&heard, &stop, callback);
-            let (result, best) = work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            (result, best, raised)
+            let result = work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (result, raised)
         })
     });
     if let Some(error) = raised
@@ -95,23 +110,24 @@ pub(crate) fn train(
         return Err(error);
     }
     let outcome = result.map_err(|failure| error::training(&failure))?;
-    if let (Some((network, progress)), true) = (best, outcome != Outcome::Stopped) {
-        trainer.model.network = network;
-        trainer.model.progress = progress;
-    }
-    Ok(match outcome {
-        Outcome::Finished => "finished",
-        Outcome::NoProgress => "no-progress",
-        Outcome::TimeLimit => "time-limit",
-        Outcome::Stopped => "interrupted",
+    let last = trainer.state.progress.iteration;
+    let is_better = |(_, record): &(Model, TrainingRecord)| record.progress.iteration < last;
+    let best = best.and_then(InMemory::into_best).filter(is_better);
+    Ok(Ended {
+        reason: match outcome {
+            Outcome::Finished => "finished",
+            Outcome::NoProgress => "no-progress",
+            Outcome::TimeLimit => "time-limit",
+            Outcome::Stopped => "interrupted",
+        },
+        best: best.filter(|_| outcome != Outcome::Stopped),
     })
 }
 
-fn check_shape(trainer: &Trainer<'_>, examples: &lookalike::data::Examples<'_>) -> PyResult<()> {
-    let shape = &trainer.model.network.config;
+fn check_shape(model: &Model, examples: &lookalike::data::Examples<'_>) -> PyResult<()> {
     for (what, found, expected) in [
-        ("features", examples.num_features, shape.num_features),
-        ("classes", examples.num_classes, shape.num_classes),
+        ("features", examples.num_features, model.num_features()),
+        ("classes", examples.num_classes, model.num_classes()),
     ] {
         if found != expected {
             return Err(error::value(format!(
@@ -131,8 +147,6 @@ enum Report {
 struct Reporter<'a> {
     reports: SyncSender<Report>,
     stop: &'a AtomicBool,
-    keeps_best: bool,
-    best: Option<(Network, Progress)>,
 }
 
 impl Observer for Reporter<'_> {
@@ -142,10 +156,7 @@ impl Observer for Reporter<'_> {
     }
 
     fn on_evaluation(&mut self, trainer: &Trainer<'_>, evaluation: &Evaluation, is_best: bool) {
-        let progress = trainer.model.progress;
-        if is_best && self.keeps_best {
-            self.best = Some((trainer.model.network.clone(), progress));
-        }
+        let progress = trainer.state.progress;
         let evaluation = evaluation.clone();
         let _ = self.reports.send(Report::Evaluation { progress, evaluation, is_best });
     }

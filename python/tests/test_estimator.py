@@ -15,6 +15,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from lookalike import ExtremeClassifier, datasets
+from lookalike._progress import Progress
 
 # Enough to learn, little enough to be quick; the sampler does not matter here.
 QUICK = {"sampler": "uniform", "hidden": 32, "epochs": 6, "batch": 64, "lr": 0.01, "random_state": 5}
@@ -187,6 +188,37 @@ def test_partial_fit_learns_in_pieces(generated):
     with pytest.raises(ValueError, match="call fit to start again"):
         model.set_params(hidden=64).partial_fit(train.X, train.Y)
     assert model.score(test.X, test.Y) > 0.5, "the model survives wrong settings"
+
+
+@pytest.mark.parametrize("sparse_part", [False, True])
+def test_a_partial_fit_that_fails_leaves_the_model_as_it_was(generated, monkeypatch, sparse_part):
+    train, _ = generated
+    model = ExtremeClassifier(**QUICK, sparse=sparse_part).partial_fit(train.X, train.Y)
+    untouched = pickle.loads(pickle.dumps(model))
+    for wrong, error, message in [
+        ({"hidden": 64}, ValueError, "call fit to start again"),
+        ({"batch": 0}, ValueError, "batch is 0"),
+        ({"sampler": "lsh-label", "settings": {"lsh": {"k": 99}}}, ValueError, "99"),
+        ({"lr": 1e30}, RuntimeError, "diverged"),
+    ]:
+        with pytest.raises(error, match=message):
+            model.set_params(**wrong).partial_fit(train.X, train.Y)
+        model.set_params(**QUICK, settings=None)
+
+    def complain(self, report):
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Progress, "__call__", complain)
+        with pytest.raises(ZeroDivisionError):
+            model.partial_fit(train.X, train.Y)
+    assert model.history_ == untouched.history_
+    # Now, and with what the optimizer remembers after another pass.
+    for _ in range(2):
+        for name, value in untouched.to_numpy().items():
+            np.testing.assert_array_equal(model.to_numpy()[name], value)
+        for one in (model, untouched):
+            one.partial_fit(train.X, train.Y)
 
 
 def test_partial_fit_from_the_start_is_fit_for_one_epoch(generated):

@@ -150,7 +150,7 @@ def test_a_model_with_a_sparse_part_predicts_and_is_saved_with_it(generated, tmp
     near = nearest_examples(parts, examples)
     weight = json.loads(model._model.describe())["neighbours"]["weight"]
     assert weight > 0
-    expected = dense + blend * examples @ weights.T + weight * near
+    expected = dense + blend * (examples @ weights.T + parts["sparse.priors"]) + weight * near
     np.testing.assert_allclose(scores, expected, rtol=1e-3, atol=1e-3)
 
     model.save(tmp_path / "model")
@@ -177,6 +177,24 @@ def test_a_saved_model_is_the_model(generated, tmp_path, with_training_state):
     is_same = np.array_equal(*(one.to_numpy()["output.weight"] for one in (model, loaded)))
     assert is_same == with_training_state
     model.save(tmp_path / "model")  # replaces what is there
+
+
+def test_a_model_that_was_best_before_the_end_has_no_training_state(generated, tmp_path):
+    train, test = generated
+    model = ExtremeClassifier("full", **{**SETTINGS, "epochs": 100}, lr=0.03)
+    model.fit(train.X, train.Y, eval_set=(test.X, test.Y), patience=2, k=[1])
+    scores = [entry["P@1"] for entry in model.history_]
+    best = scores.index(max(scores))
+    assert best < len(scores) - 1
+    assert json.loads(model._model.describe())["progress"]["epoch"] == best + 1
+    model.save(tmp_path / "model")
+    assert not (tmp_path / "model" / "training.safetensors").exists()
+    for other in (ExtremeClassifier.load(tmp_path / "model"), pickle.loads(pickle.dumps(model)), model):
+        assert other.score(test.X, test.Y) == pytest.approx(max(scores))
+        other.partial_fit(train.X, train.Y)
+        assert json.loads(other._model.describe())["progress"]["epoch"] == best + 2
+    model.save(tmp_path / "model")
+    assert (tmp_path / "model" / "training.safetensors").exists(), "training went on and left its state"
 
 
 def test_a_saved_text_model_takes_texts(tmp_path):

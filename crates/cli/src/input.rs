@@ -11,9 +11,8 @@ mod vocabulary;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lookalike::artifact::Model;
 use lookalike::data::{self, Examples, ReadReport, Source};
-use lookalike::model::NetworkConfig;
+use lookalike::model::Model;
 use lookalike::text::{self, Column, LabelNames, Report, TextDataset, TextOptions, TextPipeline};
 use lookalike_report::human;
 
@@ -122,7 +121,7 @@ pub(crate) struct Target<'a> {
 
 impl<'a> From<&'a Model> for Target<'a> {
     fn from(model: &'a Model) -> Self {
-        let NetworkConfig { num_features, num_classes, .. } = model.network.config;
+        let (num_features, num_classes) = (model.num_features(), model.num_classes());
         Self { num_features, num_classes, text: model.text.as_ref(), names: model.names.as_ref() }
     }
 }

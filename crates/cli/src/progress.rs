@@ -25,24 +25,18 @@ const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 const LOG_INTERVAL: u64 = 20;
 
 /// Shows a run and writes its logs.
-pub(crate) struct RunProgress<'a> {
+pub(crate) struct RunProgress {
     display: Display,
     log: Option<BufWriter<File>>,
     events: Option<EventWriter>,
-    /// Called with the model when it is the best so far.
-    save_best: Option<SaveBest<'a>>,
-    /// The first metric of a model that was there before.
-    to_beat: Option<f64>,
+    /// Whether the best model is kept, so that it is worth telling.
+    tells_best: bool,
     loss: SmoothLoss,
     latest: Option<(String, f64)>,
     examples: u64,
     /// The run's name where it is one of several.
     name: Option<String>,
-    /// Why the best model could not be saved; ends the run.
-    failure: Option<anyhow::Error>,
 }
-
-type SaveBest<'a> = Box<dyn FnMut(&Trainer<'_>) -> anyhow::Result<()> + Send + 'a>;
 
 enum Display {
     Bar(ProgressBar),
@@ -62,7 +56,7 @@ impl SmoothLoss {
     }
 }
 
-impl<'a> RunProgress<'a> {
+impl RunProgress {
     /// For a run of `steps` steps.
     pub(crate) fn new(steps: u64, quiet: bool) -> Self {
         let display = if quiet {
@@ -79,13 +73,11 @@ impl<'a> RunProgress<'a> {
             display,
             log: None,
             events: None,
-            save_best: None,
-            to_beat: None,
+            tells_best: false,
             loss: SmoothLoss::default(),
             latest: None,
             examples: 0,
             name: None,
-            failure: None,
         }
     }
 
@@ -117,15 +109,9 @@ impl<'a> RunProgress<'a> {
         Ok(self)
     }
 
-    /// Calls `save` whenever the model is the best so far, and its first metric
-    /// above `to_beat`.
-    pub(crate) fn on_best(
-        mut self,
-        to_beat: Option<f64>,
-        save: impl FnMut(&Trainer<'_>) -> anyhow::Result<()> + Send + 'a,
-    ) -> Self {
-        self.save_best = Some(Box::new(save));
-        self.to_beat = to_beat;
+    /// Of a run that keeps its best model.
+    pub(crate) fn of_best(mut self) -> Self {
+        self.tells_best = true;
         self
     }
 
@@ -146,11 +132,10 @@ impl<'a> RunProgress<'a> {
     }
 
     /// Removes the bar; tells why the best model could not be saved.
-    pub(crate) fn finish(&mut self) -> anyhow::Result<()> {
+    pub(crate) fn finish(&mut self) {
         if let Display::Bar(bar) = &self.display {
             bar.finish_and_clear();
         }
-        self.failure.take().map_or(Ok(()), Err)
     }
 
     /// A log that can't be written is given up: it is not worth a model.
@@ -197,7 +182,7 @@ impl<'a> RunProgress<'a> {
     }
 }
 
-impl Observer for RunProgress<'_> {
+impl Observer for RunProgress {
     fn on_step(&mut self, trainer: &Trainer<'_>, report: &StepReport) {
         self.examples += report.batch as u64;
         let loss = self.loss.take(report.loss);
@@ -216,11 +201,10 @@ impl Observer for RunProgress<'_> {
     }
 
     fn on_evaluation(&mut self, trainer: &Trainer<'_>, evaluation: &Evaluation, is_best: bool) {
-        let progress = trainer.model.progress;
+        let progress = trainer.state.progress;
         let known = |(name, value): (&str, Option<f64>)| value.map(|v| (name.to_owned(), v));
         let values: Vec<(String, f64)> = evaluation.values.iter().filter_map(known).collect();
         self.latest = values.first().cloned();
-        let is_best = is_best && self.latest.as_ref().is_some_and(|(_, value)| Some(*value) > self.to_beat);
         let precisions = values.iter().filter(|(name, _)| name.starts_with("P@"));
         let text: Vec<String> = precisions.map(|(name, value)| format!("{name} {value:.2}")).collect();
         if self.name.is_none() {
@@ -230,7 +214,7 @@ impl Observer for RunProgress<'_> {
                 progress.iteration,
                 text.join("  "),
                 human::seconds(progress.train_seconds),
-                if is_best && self.save_best.is_some() { "  best so far" } else { "" },
+                if is_best && self.tells_best { "  best so far" } else { "" },
             ));
         }
         let entry = json!({
@@ -240,12 +224,9 @@ impl Observer for RunProgress<'_> {
         self.write_log(&entry);
         let scalars: Vec<(&str, f32)> = values.iter().map(|(n, v)| (n.as_str(), *v as f32)).collect();
         self.write_events(progress.iteration, &scalars);
-        if let (true, Some(save)) = (is_best, &mut self.save_best) {
-            self.failure = save(trainer).err();
-        }
     }
 
     fn should_stop(&mut self) -> bool {
-        self.failure.is_some() || signals::interrupted()
+        signals::interrupted()
     }
 }

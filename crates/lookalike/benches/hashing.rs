@@ -9,7 +9,7 @@
 use std::time::Instant;
 
 use lookalike::data::Dataset;
-use lookalike::model::RowsView;
+use lookalike::model::{Embeddings, RowsView};
 use lookalike::random::{Stream, below, mix};
 use lookalike::sampling::{Candidates, LshConfig, MixedConfig, Request, SamplerKind, Setup, build};
 use lookalike_kernels::Cpu;
@@ -50,7 +50,7 @@ fn main() {
         cpu,
         examples: data.view(),
         batch: &batch,
-        embeddings: RowsView::f32(&embeddings, DIM),
+        embeddings: Embeddings::padded(&embeddings, DIM),
         class_vectors: RowsView::f32(&vectors, DIM),
         class_bias: &[],
         near: None,

@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod artifact;
+pub mod collective;
 pub mod data;
 pub mod experiment;
 pub mod hashing;
@@ -21,5 +22,6 @@ pub mod optim;
 pub mod predict;
 pub mod random;
 pub mod sampling;
+mod scratch;
 pub mod text;
 pub mod train;

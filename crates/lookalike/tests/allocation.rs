@@ -100,7 +100,7 @@ fn check(data: &Dataset, config: TrainConfig) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().expect("threads start");
     pool.install(|| {
         let mut trainer = Trainer::new(config, data.view(), Cpu::detect()).expect("the settings are valid");
-        let has_sparse_part = trainer.model.network.sparse.is_some();
+        let has_sparse_part = trainer.model.sparse.is_some();
         let (mut steady, mut last_seen) = (0, 0);
         for _ in 0..STEPS_MAX {
             let before = ALLOCATIONS.load(Ordering::Relaxed);

@@ -6,17 +6,17 @@ use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use lookalike::artifact::{FORMAT_VERSION, Model};
+use lookalike::artifact::{self, FORMAT_VERSION};
 use lookalike::data::{Dataset, Examples, Packed, ReadOptions, Source, packed};
-use lookalike::model::Storage;
-use lookalike::predict::Ranker;
+use lookalike::model::{Model, Storage};
+use lookalike::predict::{Ask, Predictor};
 use lookalike::text::{TextFile, dense_dataset_with_names, transform_dataset};
-use lookalike::train::Trainer;
+use lookalike::train::{Checkpoint, Trainer};
 use lookalike_kernels::Cpu;
 use serde::Deserialize;
 
 /// Models by the data they were trained on.
-const MODELS: [(&str, Data); 22] = [
+const MODELS: [(&str, Data); 27] = [
     ("v1-numbers", Data::Numbers),
     ("v1-two-layers", Data::Numbers),
     ("v1-bf16-exact-adam", Data::Numbers),
@@ -39,6 +39,11 @@ const MODELS: [(&str, Data); 22] = [
     ("v3-within-epoch", Data::Numbers),
     ("v3-bf16", Data::Numbers),
     ("v3-text", Data::Texts),
+    ("v4-plain", Data::Numbers),
+    ("v4-centroid", Data::Numbers),
+    ("v4-no-state", Data::Numbers),
+    ("v4-within-epoch", Data::Numbers),
+    ("v4-text", Data::Texts),
 ];
 
 #[derive(Clone, Copy)]
@@ -53,9 +58,9 @@ const ROUNDING: f32 = 1e-5;
 /// What rounding grows to in an epoch, with parameters in f32 and in bf16.
 const ROUNDING_AFTER_AN_EPOCH: [f32; 2] = [1e-3, 0.05];
 
-/// Whether the frequency of classes counts in a model that was saved within an
-/// epoch. It did not in the releases that wrote the fixtures of formats 2 and 3.
-const PRIORS_COUNT_WITHIN_EPOCHS: bool = false;
+/// From this format on the frequency of classes counts also in a model that was saved
+/// within an epoch; the releases before left it out there.
+const PRIORS_APART_SINCE: u64 = 4;
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures")
@@ -76,9 +81,14 @@ impl Fixture {
         fixtures().join("models").join(self.name)
     }
 
-    fn load(&self, for_training: bool) -> Model {
-        Model::load(&self.folder().join("model"), for_training)
-            .unwrap_or_else(|e| panic!("{}: {e}", self.name))
+    fn load(&self) -> Model {
+        let saved = artifact::load(&self.folder().join("model"));
+        saved.unwrap_or_else(|e| panic!("{}: {e}", self.name)).model
+    }
+
+    fn load_checkpoint(&self) -> Checkpoint {
+        let checkpoint = artifact::load_checkpoint(&self.folder().join("model"));
+        checkpoint.unwrap_or_else(|e| panic!("{}: {e}", self.name))
     }
 
     fn has_training_state(&self) -> bool {
@@ -94,7 +104,7 @@ impl Fixture {
         let mut answers = self.answers_in("answers.jsonl").unwrap();
         let config = self.config();
         let is_within_epoch = config["progress"]["position"] != 0;
-        if PRIORS_COUNT_WITHIN_EPOCHS && is_within_epoch {
+        if is_within_epoch && config["format-version"].as_u64().unwrap() < PRIORS_APART_SINCE {
             answers.iter_mut().for_each(|answer| answer.add_priors(&config["sparse"], model));
         }
         answers
@@ -167,7 +177,7 @@ impl Answer {
         let factor = sparse["blend"].as_f64().unwrap() as f32 * if start == "log-mean" { 1.0 } else { 0.15 };
         let mut pairs: Vec<(f32, String)> = self.scores.drain(..).zip(self.labels.drain(..)).collect();
         for (score, label) in &mut pairs {
-            let count = model.class_counts[model.class_id(label).unwrap() as usize];
+            let count = model.frequencies.examples_of_class[model.class_id(label).unwrap() as usize];
             *score += factor * (count.max(1) as f32).ln();
         }
         pairs.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -192,9 +202,9 @@ fn texts(path: &Path, model: &Model) -> Dataset {
 
 /// What a model answers now: all classes for each example, best first.
 fn answers_of(model: &Model, examples: Examples<'_>) -> Vec<Answer> {
-    let mut ranker = Ranker::new(model.network.config.num_classes);
     let all: Vec<u32> = (0..examples.len() as u32).collect();
-    let ranked = ranker.rank(Cpu::detect(), &model.network, &examples, &all);
+    let ask = Ask { k: model.num_classes(), probabilities: false };
+    let ranked = Predictor::new(model, Cpu::detect()).rank(&examples, &all, ask);
     let answer = |i: usize| {
         let ranked = ranked.example(i);
         let labels = ranked.classes.iter().map(|&class| model.class_name(class)).collect();
@@ -204,13 +214,13 @@ fn answers_of(model: &Model, examples: Examples<'_>) -> Vec<Answer> {
 }
 
 /// Goes on with a model until three epochs are done.
-fn trained_for_three_epochs(mut model: Model, examples: Examples<'_>) -> Model {
-    model.training.epochs = 3;
-    let mut trainer = Trainer::resume(model, examples, Cpu::detect()).unwrap();
+fn trained_for_three_epochs(mut checkpoint: Checkpoint, examples: Examples<'_>) -> Checkpoint {
+    checkpoint.state.config.epochs = 3;
+    let mut trainer = Trainer::resume(checkpoint, examples, Cpu::detect()).unwrap();
     while !trainer.is_done() {
         trainer.step().unwrap();
     }
-    trainer.model
+    trainer.into_checkpoint()
 }
 
 /// Whoever raises a version adds a fixture of it here.
@@ -236,7 +246,7 @@ fn old_models_answer_as_they_did() {
     for fixture in all() {
         for for_training in [false, true] {
             if !for_training || fixture.has_training_state() {
-                let model = fixture.load(for_training);
+                let model = if for_training { fixture.load_checkpoint().model } else { fixture.load() };
                 let found = answers_of(&model, fixture.test_examples(&model).view());
                 fixture.compare(&found, &fixture.answers(&model), ROUNDING);
             }
@@ -248,9 +258,15 @@ fn old_models_answer_as_they_did() {
 fn old_models_saved_by_this_version_answer_as_they_did() {
     for fixture in all() {
         let folder = tempfile::tempdir().unwrap();
-        let has_state = fixture.has_training_state();
-        fixture.load(has_state).save(folder.path(), has_state).unwrap();
-        let model = Model::load(folder.path(), has_state).unwrap();
+        if fixture.has_training_state() {
+            let Checkpoint { model, state } = fixture.load_checkpoint();
+            artifact::save_checkpoint(folder.path(), &model, &state).unwrap();
+            artifact::load_checkpoint(folder.path()).unwrap();
+        } else {
+            let saved = artifact::load(&fixture.folder().join("model")).unwrap();
+            artifact::save_model(folder.path(), &saved.model, &saved.record).unwrap();
+        }
+        let model = artifact::load(folder.path()).unwrap().model;
         let found = answers_of(&model, fixture.test_examples(&model).view());
         fixture.compare(&found, &fixture.answers(&model), ROUNDING);
     }
@@ -260,12 +276,12 @@ fn old_models_saved_by_this_version_answer_as_they_did() {
 #[test]
 fn old_models_go_on() {
     for fixture in all().filter(Fixture::has_training_state) {
-        let model = fixture.load(true);
-        let done = model.progress.iteration;
-        let train = fixture.train_examples(&model);
-        let model = trained_for_three_epochs(model, train.view());
-        assert_eq!((model.progress.epoch, model.progress.position), (3, 0), "{}", fixture.name);
-        assert!(model.progress.iteration > done, "{}", fixture.name);
+        let checkpoint = fixture.load_checkpoint();
+        let done = checkpoint.state.progress.iteration;
+        let train = fixture.train_examples(&checkpoint.model);
+        let Checkpoint { model, state } = trained_for_three_epochs(checkpoint, train.view());
+        assert_eq!((state.progress.epoch, state.progress.position), (3, 0), "{}", fixture.name);
+        assert!(state.progress.iteration > done, "{}", fixture.name);
         let found = answers_of(&model, fixture.test_examples(&model).view());
         let is_finite = found.iter().all(|answer| answer.scores.iter().all(|score| score.is_finite()));
         assert!(is_finite, "{}", fixture.name);

@@ -7,12 +7,10 @@
 
 use lookalike::data::{Dataset, Examples};
 use lookalike::loss::Loss;
-use lookalike::model::{Activation, Init, Network, NetworkConfig, Normalise, Storage, Stored};
-use lookalike::optim::Adam;
+use lookalike::model::{Activation, Init, Network, NetworkConfig, Normalise, Numbers, Storage};
+use lookalike::optim::{Adam, NetworkMoments};
 use lookalike::random::{Stream, below, mix};
-use lookalike::sampling::{
-    Candidates, LshConfig, MixedConfig, Request, SamplerKind, Setup, build, label_counts,
-};
+use lookalike::sampling::{Candidates, LshConfig, MixedConfig, Request, SamplerKind, Setup, build};
 use lookalike::train::{Proposer, Step, StepContext};
 use lookalike_kernels::Cpu;
 
@@ -64,21 +62,21 @@ struct Parameters {
 impl Parameters {
     fn of(network: &Network) -> Self {
         let rows = |rows: &lookalike::model::Rows| -> Vec<Vec<f64>> {
-            let Stored::F32(store) = &rows.stored else { panic!("f32 here") };
+            let Numbers::F32(weights) = &rows.weights else { panic!("f32 here") };
             let wide = |row: &[f32]| row[..rows.dim].iter().map(|&x| f64::from(x)).collect();
-            store.w.chunks_exact(rows.stride).map(wide).collect()
+            weights.chunks_exact(rows.stride).map(wide).collect()
         };
         let wide = |values: &[f32]| values.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
         let hidden = network.hidden.iter().map(|layer| {
             let w = layer.w.chunks_exact(layer.stride).map(|row| wide(&row[..layer.outputs])).collect();
-            (w, wide(&layer.bias.w))
+            (w, wide(&layer.bias))
         });
         Self {
             input: rows(&network.input),
-            input_bias: wide(&network.input_bias.w),
+            input_bias: wide(&network.input_bias),
             hidden: hidden.collect(),
             output: rows(&network.output),
-            output_bias: wide(&network.output.bias.w),
+            output_bias: wide(&network.output.bias),
         }
     }
 
@@ -174,11 +172,11 @@ fn check(setting: &Setting) {
         storage: Storage::F32,
     };
     let mut network = Network::random(config, Init { input_scale: 3.0, output_scale: 2.0 }, 3);
-    network.input_bias.w.iter_mut().for_each(|b| *b = 0.2);
-    network.output.bias.w.iter_mut().enumerate().for_each(|(i, b)| *b = (i % 5) as f32 * 0.1);
-    network.prepare_training();
+    network.input_bias.iter_mut().for_each(|b| *b = 0.2);
+    network.output.bias.iter_mut().enumerate().for_each(|(i, b)| *b = (i % 5) as f32 * 0.1);
+    let mut moments = NetworkMoments::of(&network);
 
-    let counts = label_counts(view);
+    let counts = view.label_counts();
     let lsh = LshConfig { k: Some(1), l: Some(6), ..LshConfig::default() };
     let mixed = MixedConfig::default();
     let dim = network.output.dim;
@@ -194,8 +192,6 @@ fn check(setting: &Setting) {
 
     let mut before = Parameters::of(&network);
     let context = StepContext {
-        near: 0,
-        sparse_rate: 0.0,
         cpu,
         adam: Adam::gradient_descent(1.0),
         seed: 1,
@@ -203,7 +199,8 @@ fn check(setting: &Setting) {
         loss: setting.loss,
         corrects_log_q: setting.corrects_log_q,
     };
-    let loss = Step::default().run(&context, &mut network, &mut proposer, &view, &batch);
+    let loss =
+        Step::default().run(&context, (&mut network, &mut moments), &mut proposer, None, &view, &batch);
     assert!((loss - case.loss(&before)).abs() < 1e-4, "loss {loss} against {}", case.loss(&before));
 
     let mut after = Parameters::of(&network);
@@ -266,7 +263,7 @@ fn scored(
         batch,
         embeddings: activations.embeddings(),
         class_vectors: network.output.view(),
-        class_bias: &network.output.bias.w,
+        class_bias: &network.output.bias,
         near: None,
     };
     let mut candidates = Candidates::new();

@@ -3,10 +3,10 @@
 //! sets whatever the number of threads; draws as often as the distribution says.
 
 use lookalike::data::Dataset;
-use lookalike::model::RowsView;
+use lookalike::model::{Embeddings, RowsView};
 use lookalike::random::{Stream, mix};
 use lookalike::sampling::{
-    Candidates, LshConfig, MixedConfig, MixedQuery, Request, Sampler, SamplerKind, Setup, build, label_counts,
+    Candidates, LshConfig, MixedConfig, MixedQuery, Request, Sampler, SamplerKind, Setup, build,
 };
 use lookalike_kernels::{Cpu, padded};
 
@@ -82,7 +82,7 @@ fn propose(sampler: &mut dyn Sampler, data: &Dataset, batch: &[u32], iteration: 
         cpu: Cpu::detect(),
         examples: data.view(),
         batch,
-        embeddings: RowsView::f32(&embeddings, DIM),
+        embeddings: Embeddings::padded(&embeddings, DIM),
         class_vectors,
         class_bias: &class_bias(),
         near: None,
@@ -118,7 +118,7 @@ fn sets(candidates: &Candidates) -> Vec<(Vec<u32>, [u32; 4])> {
 #[test]
 fn sets_are_lawful() {
     let data = examples();
-    let counts = label_counts(data.view());
+    let counts = data.view().label_counts();
     for kind in SAMPLERS {
         for budget in [1, 40, 480, 5_000] {
             for fill in [false, true] {
@@ -159,7 +159,7 @@ fn sets_are_lawful() {
 #[test]
 fn threads_and_place_in_the_batch_do_not_matter() {
     let data = examples();
-    let counts = label_counts(data.view());
+    let counts = data.view().label_counts();
     let lsh = LshConfig::default();
     for kind in SAMPLERS {
         let run = |threads, batch: &[u32]| {
@@ -178,7 +178,7 @@ fn threads_and_place_in_the_batch_do_not_matter() {
 #[test]
 fn iterations_and_seeds_give_other_sets() {
     let data = examples();
-    let counts = label_counts(data.view());
+    let counts = data.view().label_counts();
     let lsh = LshConfig::default();
     for kind in SAMPLERS {
         let mut sampler = sampler(kind, 10, 5, &counts, &lsh);
@@ -193,7 +193,7 @@ fn iterations_and_seeds_give_other_sets() {
 #[test]
 fn an_empty_batch_is_no_trouble() {
     let data = examples();
-    let counts = label_counts(data.view());
+    let counts = data.view().label_counts();
     for kind in SAMPLERS {
         let mut sampler = sampler(kind, 10, 5, &counts, &LshConfig::default());
         assert!(propose(&mut *sampler, &data, &[], 0).is_empty());
@@ -244,7 +244,7 @@ impl Buckets {
 #[test]
 fn found_classes_share_a_bucket_with_the_query() {
     let data = examples();
-    let counts = label_counts(data.view());
+    let counts = data.view().label_counts();
     let lsh = LshConfig { k: Some(2), l: Some(6), ..LshConfig::default() };
     let buckets = Buckets::of(&lsh, 40);
     for kind in [SamplerKind::LshEmbedding, SamplerKind::LshLabel] {
@@ -269,7 +269,7 @@ fn found_classes_share_a_bucket_with_the_query() {
 #[test]
 fn mixed_asks_its_tables_for_half_of_the_budget() {
     let data = examples();
-    let counts = label_counts(data.view());
+    let counts = data.view().label_counts();
     let lsh = LshConfig { k: Some(1), l: Some(4), ..LshConfig::default() };
     let buckets = Buckets::of(&lsh, 40);
     let mut sampler = sampler(SamplerKind::Mixed, 40, 5, &counts, &lsh);
@@ -288,7 +288,7 @@ fn mixed_asks_its_tables_for_half_of_the_budget() {
 #[test]
 fn top_k_finds_the_classes_that_score_highest() {
     let data = examples();
-    let counts = label_counts(data.view());
+    let counts = data.view().label_counts();
     let (class_vectors, embeddings) =
         (random_rows(CLASSES, DIM, 1, false), random_rows(EXAMPLES, DIM, 2, true));
     let row = |rows: &[f32], i: usize| rows[i * padded(DIM)..][..DIM].to_vec();
@@ -320,7 +320,7 @@ fn times_drawn(sampler: &mut dyn Sampler, classes: usize, draws: u32, seed: u64)
         cpu: Cpu::detect(),
         examples: data.view(),
         batch: &batch,
-        embeddings: RowsView::f32(&[], DIM),
+        embeddings: Embeddings::padded(&[], DIM),
         class_vectors: RowsView::f32(&[], DIM),
         class_bias: &[],
         near: None,
@@ -381,7 +381,7 @@ fn expected_counts_agree_with_what_is_drawn() {
 #[test]
 fn the_mixed_sampler_estimates_the_partition_function_without_bias() {
     let data = examples();
-    let counts = label_counts(data.view());
+    let counts = data.view().label_counts();
     let score = |class: u32| (mix(8, Stream::Data, u64::from(class), 0) >> 40) as f64 / 4e6;
     let full: f64 = (0..CLASSES as u32).map(|class| score(class).exp()).sum();
     for (hashed_share, query) in [

@@ -3,13 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use lookalike::artifact::{Model, ModelError};
+use lookalike::artifact::{self, ModelError};
 use lookalike::data::Dataset;
 use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::metrics::MetricOptions;
-use lookalike::model::{Neighbours, SparsePart, SparseStart};
-use lookalike::predict::{Ranker, evaluate};
-use lookalike::train::{SparseConfig, TrainConfig, Trainer};
+use lookalike::model::{Model, Neighbours, SparsePart, SparseStart};
+use lookalike::predict::{Ask, Predictor};
+use lookalike::train::{Checkpoint, SparseConfig, TrainConfig, Trainer};
 use lookalike_kernels::Cpu;
 
 /// A folder of the test's own, gone with it.
@@ -45,7 +45,7 @@ fn word_lists() -> (Dataset, Dataset) {
     synth(&shape).unwrap()
 }
 
-fn trained(data: &Dataset, sparse: Option<SparseConfig>) -> Model {
+fn trained(data: &Dataset, sparse: Option<SparseConfig>) -> Checkpoint {
     let config = TrainConfig {
         hidden: vec![16],
         epochs: 3,
@@ -58,13 +58,29 @@ fn trained(data: &Dataset, sparse: Option<SparseConfig>) -> Model {
     while !trainer.is_done() {
         trainer.step().unwrap();
     }
-    trainer.model
+    trainer.into_checkpoint()
+}
+
+fn save(checkpoint: &Checkpoint, directory: &Path, with_training_state: bool) {
+    let Checkpoint { model, state } = checkpoint;
+    match with_training_state {
+        true => artifact::save_checkpoint(directory, model, state),
+        false => artifact::save_model(directory, model, &state.record()),
+    }
+    .unwrap();
+}
+
+fn load(directory: &Path, with_training_state: bool) -> Result<Model, ModelError> {
+    match with_training_state {
+        true => artifact::load_checkpoint(directory).map(|checkpoint| checkpoint.model),
+        false => artifact::load(directory).map(|saved| saved.model),
+    }
 }
 
 fn answers(model: &Model, data: &Dataset) -> Vec<(Vec<u32>, Vec<f32>)> {
-    let mut ranker = Ranker::new(7);
     let all: Vec<u32> = (0..data.view().len() as u32).collect();
-    let ranked = ranker.rank(Cpu::detect(), &model.network, &data.view(), &all);
+    let ask = Ask { k: 7, probabilities: false };
+    let ranked = Predictor::new(model, Cpu::detect()).rank(&data.view(), &all, ask);
     let answer = |i| (ranked.example(i).classes.to_vec(), ranked.example(i).scores.to_vec());
     (0..all.len()).map(answer).collect()
 }
@@ -72,7 +88,7 @@ fn answers(model: &Model, data: &Dataset) -> Vec<(Vec<u32>, Vec<f32>)> {
 #[test]
 fn word_lists_are_learnt_better_with_a_sparse_part() {
     let (train, test) = word_lists();
-    let precision = |sparse| precision(&trained(&train, sparse), &test);
+    let precision = |sparse| precision(&trained(&train, sparse).model, &test);
     let (with, without) = (precision(Some(SparseConfig::default())), precision(None));
     assert!(with > without + 3.0, "P@1 {with} with a sparse part, {without} without");
 }
@@ -93,17 +109,17 @@ fn combinations() -> (Dataset, Dataset) {
 
 fn precision(model: &Model, data: &Dataset) -> f64 {
     let options = MetricOptions::default();
-    let found = evaluate(Cpu::detect(), &model.network, &data.view(), &|_| 0, &options, None).unwrap();
+    let found = Predictor::new(model, Cpu::detect()).evaluate(&data.view(), &|_| 0, &options).unwrap();
     found.values.get("P@1").unwrap()
 }
 
 #[test]
 fn examples_are_kept_where_single_ones_say_more_and_only_there() {
     let (train, test) = combinations();
-    let with = trained(&train, Some(SparseConfig::default()));
-    let without = trained(&train, Some(SparseConfig { neighbours: false, ..SparseConfig::default() }));
-    assert!(without.network.neighbours.is_none());
-    let kept = with.network.neighbours.as_ref().unwrap();
+    let with = trained(&train, Some(SparseConfig::default())).model;
+    let without = trained(&train, Some(SparseConfig { neighbours: false, ..SparseConfig::default() })).model;
+    assert!(without.neighbours.is_none());
+    let kept = with.neighbours.as_ref().unwrap();
     // All that were trained on, but not those that chose the weight.
     assert_eq!(kept.num_examples(), 2_400 - 2_400 / 20);
     let (with, without) = (precision(&with, &test), precision(&without, &test));
@@ -112,7 +128,7 @@ fn examples_are_kept_where_single_ones_say_more_and_only_there() {
     // An example has nothing but a word of its class, which the weights know.
     let mut words = Dataset::empty(30, 30);
     (0..2_000).for_each(|i| words.push([(i % 30, 1.0)], &[i % 30]));
-    assert!(trained(&words, Some(SparseConfig::default())).network.neighbours.is_none());
+    assert!(trained(&words, Some(SparseConfig::default())).model.neighbours.is_none());
 }
 
 #[test]
@@ -120,24 +136,27 @@ fn a_saved_model_keeps_its_examples() {
     let (train, test) = combinations();
     let folder = Folder::new("neighbours");
     let directory = folder.0.join("model");
-    let model = trained(&train, Some(SparseConfig::default()));
-    let kept = model.network.neighbours.as_ref().unwrap();
+    let checkpoint = trained(&train, Some(SparseConfig::default()));
+    let model = &checkpoint.model;
+    let kept = model.neighbours.as_ref().unwrap();
     for with_training_state in [true, false] {
-        model.save(&directory, with_training_state).unwrap();
-        let loaded = Model::load(&directory, with_training_state).unwrap();
-        let found = loaded.network.neighbours.as_ref().unwrap();
+        save(&checkpoint, &directory, with_training_state);
+        let loaded = load(&directory, with_training_state).unwrap();
+        let found = loaded.neighbours.as_ref().unwrap();
         assert_eq!((found.weight(), found.entries()), (kept.weight(), kept.entries()));
         assert_eq!((found.lengths(), found.class_lengths()), (kept.lengths(), kept.class_lengths()));
         assert_eq!(found.members(), kept.members());
-        assert_eq!(answers(&loaded, &test), answers(&model, &test));
+        assert_eq!(answers(&loaded, &test), answers(model, &test));
     }
     // Before version 3 there were none.
     edit(&directory, |config| {
         config["format-version"] = 2.into();
         config.as_object_mut().unwrap().remove("neighbours");
         config["training"]["sparse"].as_object_mut().unwrap().remove("neighbours");
+        config["progress"]["examples"] = config["examples"].take();
+        config.as_object_mut().unwrap().remove("examples");
     });
-    assert!(Model::load(&directory, false).unwrap().network.neighbours.is_none());
+    assert!(load(&directory, false).unwrap().neighbours.is_none());
 }
 
 #[test]
@@ -146,13 +165,13 @@ fn damaged_examples_are_refused() {
     let directory = folder.0.join("model");
     // Two examples of six features, three classes.
     let save = |lengths: &[u32], features: &[u32], class_lengths: &[u32], members: &[u32], weight: f32| {
-        let mut model = small_model(Some(part(&[2, 0, 1], &[1, 5, 0])));
+        let mut checkpoint = small_model(Some(part(&[2, 0, 1], &[1, 5, 0])));
         let values = vec![half::bf16::ONE; features.len()];
         let (features, members) = (features.to_vec(), members.to_vec());
         let kept = Neighbours::from_parts(6, lengths, features, values, class_lengths, members, weight);
-        model.network.neighbours = Some(kept);
-        model.save(&directory, false).unwrap();
-        Model::load(&directory, false)
+        checkpoint.model.neighbours = Some(kept);
+        crate::save(&checkpoint, &directory, false);
+        load(&directory, false)
     };
     save(&[2, 1], &[1, 5, 0], &[1, 0, 1], &[0, 1], 0.5).unwrap();
     save(&[], &[], &[0, 0, 0], &[], 0.0).unwrap();
@@ -177,7 +196,7 @@ fn damaged_examples_are_refused() {
     ] {
         save(&[2, 1], &[1, 5, 0], &[1, 0, 1], &[0, 1], 0.5).unwrap();
         edit(&directory, |config| config["neighbours"] = value.clone());
-        Model::load(&directory, false).expect_err(&value.to_string());
+        load(&directory, false).expect_err(&value.to_string());
     }
 }
 
@@ -185,32 +204,34 @@ fn damaged_examples_are_refused() {
 fn a_saved_model_is_the_model() {
     let (train, test) = word_lists();
     let folder = Folder::new("round-trip");
-    let model = trained(&train, Some(SparseConfig::default()));
-    let part = model.network.sparse.as_ref().unwrap();
+    let checkpoint = trained(&train, Some(SparseConfig::default()));
+    let model = &checkpoint.model;
+    let part = model.sparse.as_ref().unwrap();
     assert!(part.blend() > 0.0 && part.num_entries() > 0);
     for with_training_state in [true, false] {
         let directory = folder.0.join("model");
-        model.save(&directory, with_training_state).unwrap();
-        let loaded = Model::load(&directory, with_training_state).unwrap();
-        let found = loaded.network.sparse.as_ref().unwrap();
+        save(&checkpoint, &directory, with_training_state);
+        let loaded = load(&directory, with_training_state).unwrap();
+        let found = loaded.sparse.as_ref().unwrap();
         assert_eq!((found.blend(), found.start()), (part.blend(), part.start()));
         assert_eq!((&found.offsets, &found.features), (&part.offsets, &part.features));
         assert_eq!(found.weights(), part.weights());
-        assert_eq!(answers(&loaded, &test), answers(&model, &test));
+        assert_eq!(answers(&loaded, &test), answers(model, &test));
     }
 }
 
-fn small_model(sparse: Option<SparsePart>) -> Model {
+fn small_model(sparse: Option<SparsePart>) -> Checkpoint {
     let mut data = Dataset::empty(6, 3);
     (0..3).for_each(|i| data.push([(i, 1.0), (i + 3, 0.5)], &[i]));
     let config = TrainConfig { hidden: vec![4], ..Default::default() };
-    let mut model = Trainer::new(config, data.view(), Cpu::detect()).unwrap().model;
-    model.network.sparse = sparse;
-    model
+    let mut checkpoint = Trainer::new(config, data.view(), Cpu::detect()).unwrap().into_checkpoint();
+    checkpoint.model.sparse = sparse;
+    checkpoint
 }
 
 fn part(lengths: &[u32], features: &[u32]) -> SparsePart {
-    SparsePart::from_parts(lengths, features.to_vec(), vec![0.5; features.len()], 2.0, SparseStart::Centroid)
+    let weights = vec![0.5; features.len()];
+    SparsePart::from_parts(lengths, features.to_vec(), weights, (2.0, SparseStart::Centroid), &[1; 3])
 }
 
 #[test]
@@ -219,8 +240,8 @@ fn damaged_sparse_parts_are_refused() {
     let directory = folder.0.join("model");
     for (lengths, features) in [(&[2, 0, 1][..], &[1, 5, 0][..]), (&[0, 0, 0], &[]), (&[3, 0, 0], &[0, 1, 5])]
     {
-        small_model(Some(part(lengths, features))).save(&directory, false).unwrap();
-        Model::load(&directory, false).unwrap();
+        save(&small_model(Some(part(lengths, features))), &directory, false);
+        load(&directory, false).unwrap();
     }
     for (lengths, features, expected) in [
         (&[2, 0, 2][..], &[1, 5, 0][..], "3 entries"), // more than there are
@@ -235,8 +256,8 @@ fn damaged_sparse_parts_are_refused() {
         (&[2, 0, 1], &[1, 1, 0], "ascending features"), // twice
     ] {
         // Lengths are written as they are; loading has to notice.
-        small_model(Some(part(lengths, features))).save(&directory, false).unwrap();
-        let error = Model::load(&directory, false).unwrap_err();
+        save(&small_model(Some(part(lengths, features))), &directory, false);
+        let error = load(&directory, false).unwrap_err();
         assert!(matches!(error, ModelError::Damaged { .. } | ModelError::Shape { .. }), "{error:?}");
         let message = error.to_string();
         assert!(message.contains(expected) && message.contains("model.safetensors"), "{message}");
@@ -263,14 +284,14 @@ fn sizes_and_blends_that_cannot_be_are_refused() {
         serde_json::json!({ "entries": 3, "blend": 1e300 }),
         serde_json::json!([]),
     ] {
-        small_model(Some(part(&[2, 0, 1], &[1, 5, 0]))).save(&directory, false).unwrap();
+        save(&small_model(Some(part(&[2, 0, 1], &[1, 5, 0]))), &directory, false);
         edit(&directory, |config| config["sparse"] = value.clone());
-        Model::load(&directory, false).expect_err(&value.to_string());
+        load(&directory, false).expect_err(&value.to_string());
     }
     // A model without the tensors does not get a sparse part by saying so.
-    small_model(None).save(&directory, false).unwrap();
+    save(&small_model(None), &directory, false);
     edit(&directory, |config| config["sparse"] = serde_json::json!({ "entries": 3, "blend": 1.0 }));
-    let error = Model::load(&directory, false).unwrap_err().to_string();
+    let error = load(&directory, false).unwrap_err().to_string();
     assert!(error.contains("sparse.lengths"), "{error}");
 }
 
@@ -279,18 +300,20 @@ fn sizes_and_blends_that_cannot_be_are_refused() {
 fn models_of_version_1_still_load() {
     let folder = Folder::new("version-1");
     let directory = folder.0.join("model");
-    let model = small_model(None);
-    model.save(&directory, true).unwrap();
+    let checkpoint = small_model(None);
+    save(&checkpoint, &directory, true);
     edit(&directory, |config| {
         config["format-version"] = 1.into();
         assert!(config.get("sparse").is_none());
         config["training"].as_object_mut().unwrap().remove("sparse");
+        config["progress"]["examples"] = config["examples"].take();
+        config.as_object_mut().unwrap().remove("examples");
     });
-    let loaded = Model::load(&directory, true).unwrap();
-    assert!(loaded.network.sparse.is_none());
-    assert_eq!(loaded.network.output.bias.w, model.network.output.bias.w);
-    edit(&directory, |config| config["format-version"] = 4.into());
-    assert!(matches!(Model::load(&directory, true), Err(ModelError::Newer { found: 4, .. })));
+    let loaded = load(&directory, true).unwrap();
+    assert!(loaded.sparse.is_none());
+    assert_eq!(loaded.network.output.bias, checkpoint.model.network.output.bias);
+    edit(&directory, |config| config["format-version"] = (artifact::FORMAT_VERSION + 1).into());
+    assert!(matches!(load(&directory, true), Err(ModelError::Newer { .. })));
 }
 
 /// More places than the walk can number are refused before any memory is taken.

@@ -21,7 +21,7 @@
 
 use lookalike::data::Dataset;
 use lookalike::hashing::{Codes, Family, FamilyShape, HashTables, Incremental};
-use lookalike::model::RowsView;
+use lookalike::model::{Embeddings, RowsView};
 use lookalike::random::{Stream, mix};
 use lookalike::sampling::{Candidates, LshSampler, Query, Request, Sampler};
 use lookalike_kernels::{Cpu, padded};
@@ -120,7 +120,7 @@ fn retrieval(family: Family, dim: usize, query: Query, data: &[f32], budget: usi
             cpu: Cpu::detect(),
             examples: examples.view(),
             batch: &[0],
-            embeddings: RowsView::f32(&embedding, dim),
+            embeddings: Embeddings::padded(&embedding, dim),
             class_vectors: RowsView::f32(&class_vectors, dim),
             class_bias: &[0.0; COSINES.len() + 1],
             near: None,

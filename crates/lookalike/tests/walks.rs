@@ -11,7 +11,7 @@ use lookalike::data::Dataset;
 use lookalike::hashing::{
     Block, Codes, Family, FamilyShape, HashFamily, HashScratch, HashTables, Incremental,
 };
-use lookalike::model::{MeanRows, Normalise, RowsView, SparsePart, SparseStart};
+use lookalike::model::{Embeddings, MeanRows, Normalise, RowsView, SparsePart, SparseStart};
 use lookalike::random::{Stream, below, mix};
 use lookalike::sampling::{
     Candidates, FeatureIndex, LshSampler, NearClasses, Query, Request, Sampler, Truths,
@@ -108,7 +108,7 @@ impl World {
                 cpu,
                 examples: self.examples.view(),
                 batch: &[example],
-                embeddings: RowsView::f32(&embedding, tables),
+                embeddings: Embeddings::padded(&embedding, tables),
                 class_vectors,
                 class_bias: &vec![0.0; self.classes.len()],
                 near,
@@ -218,9 +218,9 @@ fn sharing_features() -> Dataset {
 
 fn near_classes(data: &Dataset) -> NearClasses {
     let means = MeanRows { start: SparseStart::Centroid, length: 1.0, entries_max: 9 };
-    let (sparse, _) = SparsePart::from_means(&data.view(), &[0, 1, 2, 3], Normalise::L2, means);
+    let (sparse, _) = SparsePart::from_means(&data.view(), &[0, 1, 2, 3], Normalise::L2, means, &[1; 20]);
     let mut index = FeatureIndex::default();
-    index.refresh(&sparse, &[0.0; 20], 6);
+    index.refresh(&sparse, 6);
     let mut near = NearClasses::default();
     index.propose(&data.view(), &[0], Normalise::L2, 5, Truths::LeftOut, &mut near);
     near

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use lookalike::experiment::DataFingerprint;
+use lookalike::data::DataFingerprint;
 use lookalike::experiment::adapt::{AdaptOptions, Snapshot, choose_inputs, snapshot};
 use lookalike::sampling::SamplerKind;
 use lookalike::train::Trainer;
@@ -88,7 +88,7 @@ fn adapt(arguments: &AdaptArguments) -> anyhow::Result<ExitCode> {
 
     let mut snapshots: Vec<Snapshot> = Vec::new();
     for &moment in &moments {
-        while trainer.model.progress.iteration < moment && !signals::interrupted() {
+        while trainer.state.progress.iteration < moment && !signals::interrupted() {
             trainer.step()?;
         }
         if signals::interrupted() {

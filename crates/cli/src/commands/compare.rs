@@ -74,7 +74,7 @@ fn read_methods(names: &[String]) -> anyhow::Result<Vec<Method>> {
     for name in names {
         let more = match name.as_str() {
             "paper" => Method::PAPER.to_vec(),
-            "all" => Method::ALL.to_vec(),
+            "all" => Method::all(),
             name => vec![name.parse().map_err(|error| {
                 usage(format!("--methods: {error}; besides nce, and paper or all for several at once"))
             })?],

@@ -6,16 +6,18 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
-use lookalike::artifact::{Model, check_destination};
+use lookalike::artifact::{self, check_destination};
 use lookalike::data::{Examples, write::check_folder};
 use lookalike::metrics::MetricOptions;
-use lookalike::predict::{Evaluation, Ranker};
+use lookalike::model::Model;
+use lookalike::predict::{Ask, Evaluation, Predictor};
 use lookalike::sampling::SamplerKind;
 use lookalike::text::{
     ReadOptions, TextDataset, TextFile, TextOptions, TextPipeline, fit_dataset, transform_dataset,
 };
 use lookalike::train::{
-    Every, Observer, Outcome, RateSchedule, StepReport, TrainConfig, Trainer, Validation, run as run_training,
+    Every, NothingKept, Observer, Outcome, RateSchedule, RunPlan, StepReport, TrainConfig, Trainer,
+    TrainingRecord, Validation, run as run_training,
 };
 use lookalike_kernels::Cpu;
 use lookalike_report::human;
@@ -81,6 +83,7 @@ const EVALUATIONS_PER_EPOCH: u64 = 3;
 struct Run {
     name: &'static str,
     model: Model,
+    record: TrainingRecord,
     curve: Vec<Point>,
 }
 
@@ -98,7 +101,7 @@ impl Run {
     }
 
     fn epoch_seconds(&self) -> f64 {
-        self.model.progress.train_seconds / self.model.progress.epoch.max(1) as f64
+        self.record.progress.train_seconds / self.record.progress.epoch.max(1) as f64
     }
 
     /// When P@1 first came to a value, on the straight line between evaluations.
@@ -187,20 +190,22 @@ fn train_one(
     };
     let progress = RunProgress::new(trainer.planned_steps(), false).named(name);
     let mut recorder = Recorder { progress, curve: Vec::new() };
-    let outcome = run_training(&mut trainer, Some(&validation), None, &mut recorder);
-    recorder.progress.finish()?;
+    let plan = RunPlan { validation: Some(validation), time_limit: None };
+    let outcome = run_training(&mut trainer, &plan, &mut NothingKept, &mut recorder);
+    recorder.progress.finish();
     if outcome? == Outcome::Stopped {
         return Ok(None);
     }
-    let run = Run { name, curve: recorder.curve, model: trainer.model };
-    let seconds = human::seconds(run.model.progress.train_seconds);
-    inform!("{name:<16} {} epochs in {seconds}, P@1 {:.1}", run.model.progress.epoch, run.last().p1);
+    let record = trainer.state.record();
+    let run = Run { name, curve: recorder.curve, model: trainer.model, record };
+    let seconds = human::seconds(run.record.progress.train_seconds);
+    inform!("{name:<16} {} epochs in {seconds}, P@1 {:.1}", run.record.progress.epoch, run.last().p1);
     Ok(Some(run))
 }
 
 /// Shows a run and remembers how it went.
 struct Recorder {
-    progress: RunProgress<'static>,
+    progress: RunProgress,
     curve: Vec<Point>,
 }
 
@@ -212,7 +217,7 @@ impl Observer for Recorder {
     fn on_evaluation(&mut self, trainer: &Trainer<'_>, evaluation: &Evaluation, is_best: bool) {
         self.progress.on_evaluation(trainer, evaluation, is_best);
         let value = |name| evaluation.values.get(name).unwrap_or(0.0);
-        let train_seconds = trainer.model.progress.train_seconds;
+        let train_seconds = trainer.state.progress.train_seconds;
         self.curve.push(Point { train_seconds, p1: value("P@1"), p5: value("P@5") });
     }
 
@@ -223,7 +228,7 @@ impl Observer for Recorder {
 
 /// The place of the better LSH scheme.
 fn better_of_the_papers_two(runs: &[Run]) -> usize {
-    let is_lsh = |run: &Run| run.model.training.sampler.uses_tables();
+    let is_lsh = |run: &Run| run.record.config.sampler.uses_tables();
     let p1 = |place: &usize| runs[*place].last().p1;
     let mut places: Vec<usize> = (0..runs.len()).filter(|&place| is_lsh(&runs[place])).collect();
     places.sort_by(|a, b| p1(b).total_cmp(&p1(a)));
@@ -249,12 +254,12 @@ fn held_out_answers(model: &Model, cities: &Cities, cpu: Cpu) -> Vec<Answer> {
     const SHOWN: usize = 5;
     const CITIES: usize = 500;
     let names = &cities.train.names;
-    let mut counts: Vec<u32> = model.class_counts.clone();
+    let mut counts: Vec<u32> = model.frequencies.examples_of_class.clone();
     counts.sort_unstable_by(|a, b| b.cmp(a));
     let many = counts.get(CITIES).copied().unwrap_or(0);
     let test: Examples<'_> = cities.test.view();
     let can_be_checked = |&example: &usize| {
-        let is_known = |&city: &u32| model.class_counts[city as usize] > many;
+        let is_known = |&city: &u32| model.frequencies.examples_of_class[city as usize] > many;
         cities.test_names[example].is_ascii() && test.labels(example).iter().any(is_known)
     };
     let known: Vec<usize> = (0..test.len()).filter(can_be_checked).collect();
@@ -263,17 +268,13 @@ fn held_out_answers(model: &Model, cities: &Cities, cpu: Cpu) -> Vec<Answer> {
         .map(|&example| example as u32)
         .collect();
     let name = |class: u32| names.name(class).unwrap_or_default().to_owned();
-    let mut ranker = Ranker::new(3).with_log_sum_exp();
-    let best = ranker.rank(cpu, &model.network, &test, &chosen);
+    let predictor = Predictor::new(model, cpu);
+    let best = predictor.rank(&test, &chosen, Ask { k: 3, probabilities: true });
     (chosen.iter().enumerate())
-        .map(|(place, &example)| {
-            let (ranked, sum) = (best.example(place), best.log_sum_exp(place).unwrap_or(0.0));
-            let predictions = ranked.classes.iter().zip(ranked.scores);
-            Answer {
-                name: cities.test_names[example as usize].clone(),
-                truth: test.labels(example as usize).iter().map(|&class| name(class)).collect(),
-                predictions: predictions.map(|(&class, score)| (name(class), (score - sum).exp())).collect(),
-            }
+        .map(|(place, &example)| Answer {
+            name: cities.test_names[example as usize].clone(),
+            truth: test.labels(example as usize).iter().map(|&class| name(class)).collect(),
+            predictions: predictor.named(&best, place).into_iter().map(|c| (c.name, c.score)).collect(),
         })
         .collect()
 }
@@ -290,7 +291,7 @@ fn save(
     std::fs::create_dir_all(folder)
         .and_then(|()| std::fs::write(&report, show::page(runs, best, answers, cities).to_html()))
         .with_context(|| format!("cannot write {}", report.display()))?;
-    runs[best].model.save(&model, false).context("cannot save the model")?;
+    artifact::save_model(&model, &runs[best].model, &runs[best].record).context("cannot save the model")?;
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}\n{}\n", show::table(runs).to_text(), show::TABLE_NOTE)?;
     writeln!(out, "{}", show::answers_table(&runs[best], answers).to_text())?;

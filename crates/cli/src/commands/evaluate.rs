@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use lookalike::artifact::Model;
-use lookalike::metrics::{MetricOptions, TrainingFrequencies};
-use lookalike::predict::{Evaluation, evaluate};
+use lookalike::artifact;
+use lookalike::metrics::MetricOptions;
+use lookalike::predict::{Evaluation, Predictor};
 
 use super::MachineArguments;
 use crate::input::{self, ReadArguments};
@@ -66,17 +66,12 @@ impl MetricArguments {
 
 pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
-    let model = Model::load(&arguments.model, false)?;
+    let model = artifact::load(&arguments.model)?.model;
     arguments.machine.install(|| {
         let test = input::for_model(&arguments.test, &model, &arguments.read)?;
-        let frequencies = TrainingFrequencies {
-            examples_of_class: &model.class_counts,
-            num_examples: model.progress.examples,
-        };
         let unknown = |i: usize| test.unknown_labels(i);
         let options = arguments.metrics.options();
-        let examples = test.view();
-        let evaluation = evaluate(cpu, &model.network, &examples, &unknown, &options, Some(frequencies))?;
+        let evaluation = Predictor::new(&model, cpu).evaluate(&test.view(), &unknown, &options)?;
         print(&evaluation, test.unknown_labels_total(), arguments.json)
     })?
 }

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use lookalike::artifact::Model;
+use lookalike::artifact::{self, SavedModel};
 use lookalike::hashing::{Choice, Occupancy};
+use lookalike::model::Model;
+use lookalike::predict::Predictor;
 use lookalike_kernels::Cpu;
 use lookalike_report::human;
-use rayon::prelude::*;
 use serde_json::json;
 
 use super::MachineArguments;
@@ -55,17 +56,18 @@ pub(crate) struct InspectArguments {
 
 pub(crate) fn run(arguments: InspectArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
-    let model = Model::load(&arguments.model, false)?;
+    let saved = artifact::load(&arguments.model)?;
     arguments.machine.install(|| match (&arguments.class, &arguments.text) {
-        (Some(class), _) => print_neighbours(&model, class, &arguments),
-        (None, Some(text)) => text::print(&model, text, arguments.top_k as usize, arguments.json, cpu),
-        (None, None) => print_summary(&model, &arguments, cpu),
+        (Some(class), _) => print_neighbours(&saved.model, class, &arguments, cpu),
+        (None, Some(text)) => text::print(&saved, text, arguments.top_k as usize, arguments.json, cpu),
+        (None, None) => print_summary(&saved, &arguments, cpu),
     })?
 }
 
-fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyhow::Result<()> {
-    let (shape, training) = (&model.network.config, &model.training);
-    let tables = occupancy(model, cpu)?;
+fn print_summary(saved: &SavedModel, arguments: &InspectArguments, cpu: Cpu) -> anyhow::Result<()> {
+    let SavedModel { model, record } = saved;
+    let (shape, training) = (&model.network.config, &record.config);
+    let tables = occupancy(saved, cpu)?;
     let bytes: u64 = std::fs::read_dir(&arguments.model)
         .with_context(|| format!("cannot look into {}", arguments.model.display()))?
         .flatten()
@@ -78,15 +80,15 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
             json!({ "k": choice.k, "l": choice.l, "expected-per-table": choice.expected_per_table,
                     "occupancy": occupancy })
         });
-        let sparse = model.network.sparse.as_ref();
+        let sparse = model.sparse.as_ref();
         let sparse = sparse.map(|part| json!({ "entries": part.num_entries(), "blend": part.blend() }));
-        let neighbours = model.network.neighbours.as_ref();
+        let neighbours = model.neighbours.as_ref();
         let neighbours =
             neighbours.map(|part| json!({ "examples": part.num_examples(), "weight": part.weight() }));
         let summary = json!({
-            "network": shape, "training": training, "progress": model.progress, "tables": tables,
+            "network": shape, "training": training, "progress": record.progress, "tables": tables,
             "sparse": sparse, "neighbours": neighbours,
-            "parameters": model.network.num_parameters(), "bytes-on-disk": bytes,
+            "parameters": model.num_parameters(), "bytes-on-disk": bytes,
             "reads-text": model.text.is_some(), "has-label-names": model.label_names().is_some(),
         });
         writeln!(out, "{summary}")?;
@@ -98,8 +100,8 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
     writeln!(out, "features    {}{reads}", count(shape.num_features))?;
     writeln!(out, "hidden      {:?}, {:?}", shape.hidden, shape.activation)?;
     writeln!(out, "classes     {}{named}", count(shape.num_classes))?;
-    writeln!(out, "parameters  {} ({:?})", count(model.network.num_parameters()), shape.storage)?;
-    if let Some(sparse) = &model.network.sparse {
+    writeln!(out, "parameters  {} ({:?})", count(model.num_parameters()), shape.storage)?;
+    if let Some(sparse) = &model.sparse {
         let (entries, blend) = (sparse.num_entries(), sparse.blend());
         let per_class = human::number(entries as f64 / shape.num_classes.max(1) as f64);
         writeln!(
@@ -108,12 +110,12 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
             count(entries)
         )?;
     }
-    if let Some(neighbours) = &model.network.neighbours {
+    if let Some(neighbours) = &model.neighbours {
         let (examples, weight) = (neighbours.num_examples(), human::number(f64::from(neighbours.weight())));
         writeln!(out, "neighbours  {} training examples; the nearest count {weight} times", count(examples))?;
     }
     writeln!(out, "on disk     {}", human::bytes(bytes as f64))?;
-    let progress = model.progress;
+    let progress = record.progress;
     writeln!(
         out,
         "trained     {} epochs, {} steps, {} with {}",
@@ -130,8 +132,8 @@ fn print_summary(model: &Model, arguments: &InspectArguments, cpu: Cpu) -> anyho
 }
 
 /// The hash tables as training would build them from the model's class vectors.
-fn occupancy(model: &Model, cpu: Cpu) -> anyhow::Result<Option<(Choice, Occupancy)>> {
-    let training = &model.training;
+fn occupancy(saved: &SavedModel, cpu: Cpu) -> anyhow::Result<Option<(Choice, Occupancy)>> {
+    let (model, training) = (&saved.model, &saved.record.config);
     if !training.sampler.uses_tables() {
         return Ok(None);
     }
@@ -192,9 +194,14 @@ fn find_class(model: &Model, wanted: &str) -> anyhow::Result<u32> {
     }
 }
 
-fn print_neighbours(model: &Model, wanted: &str, arguments: &InspectArguments) -> anyhow::Result<()> {
+fn print_neighbours(
+    model: &Model,
+    wanted: &str,
+    arguments: &InspectArguments,
+    cpu: Cpu,
+) -> anyhow::Result<()> {
     let class = find_class(model, wanted)?;
-    let neighbours = neighbours(model, class, arguments.top_k as usize);
+    let neighbours = Predictor::new(model, cpu).lookalikes(class, arguments.top_k as usize);
     let name = model.class_name(class);
     let mut out = std::io::stdout().lock();
     if arguments.json {
@@ -210,26 +217,4 @@ fn print_neighbours(model: &Model, wanted: &str, arguments: &InspectArguments) -
         writeln!(out, "{cosine:8.3}  {}", model.class_name(other))?;
     }
     Ok(())
-}
-
-/// The classes whose vectors have the highest cosine with a class's, best first.
-/// O(classes · width).
-fn neighbours(model: &Model, class: u32, count: usize) -> Vec<(f32, u32)> {
-    let output = &model.network.output;
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
-    let row_of = |class: u32, row: &mut [f32]| output.view().copy_row(class as usize, row);
-    let mut own = vec![0.0; output.stride];
-    row_of(class, &mut own);
-    let cosine = |row: &mut Vec<f32>, other: u32| {
-        row_of(other, row);
-        (dot(&own, row) / (dot(&own, &own) * dot(row, row)).sqrt().max(f32::MIN_POSITIVE), other)
-    };
-    let mut all: Vec<(f32, u32)> = (0..output.len as u32)
-        .into_par_iter()
-        .filter(|&other| other != class)
-        .map_init(|| vec![0.0; output.stride], cosine)
-        .collect();
-    all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    all.truncate(count);
-    all
 }

@@ -4,10 +4,10 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use lookalike::artifact::Model;
+use lookalike::artifact;
 use lookalike::data::Examples;
-use lookalike::predict::{Ranker, TopK};
-use lookalike_kernels::Cpu;
+use lookalike::model::Model;
+use lookalike::predict::{Ask, NamedClass, Predictor};
 
 use super::MachineArguments;
 use crate::input::{self, ReadArguments};
@@ -57,24 +57,15 @@ enum OutputFormat {
     Jsonl,
 }
 
-/// Examples that are ranked at a time.
-const BATCH: usize = 1024;
-/// Batches are filled up to a multiple of this. A handful of examples takes
-/// another way through the processor, with another rounding; filled up, a line
-/// gets the same bits however many arrive with it.
-const BATCH_MULTIPLE: usize = 16;
-
 pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
-    let model = Model::load(&arguments.model, false)?;
+    let model = artifact::load(&arguments.model)?.model;
     arguments.machine.install(|| {
         let mut out = BufWriter::new(std::io::stdout().lock());
-        let mut ranker = Ranker::new(arguments.top_k as usize);
-        if arguments.probabilities {
-            ranker = ranker.with_log_sum_exp();
-        }
+        let predictor = Predictor::new(&model, cpu);
+        let ask = Ask { k: arguments.top_k as usize, probabilities: arguments.probabilities };
         input::stream(&arguments.input, &model, &arguments.read, |examples| {
-            answer(examples, &model, cpu, &mut ranker, arguments.format, &mut out)?;
+            answer(examples, &predictor, ask, arguments.format, &mut out)?;
             Ok(out.flush()?)
         })
     })?
@@ -82,52 +73,39 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
 
 fn answer(
     examples: &Examples<'_>,
-    model: &Model,
-    cpu: Cpu,
-    ranker: &mut Ranker,
+    predictor: &Predictor<&Model>,
+    ask: Ask,
     format: OutputFormat,
     out: &mut impl Write,
 ) -> std::io::Result<()> {
-    for first in (0..examples.len()).step_by(BATCH) {
-        let size = BATCH.min(examples.len() - first);
-        let last = first + size - 1;
-        let filled = first..first + size.next_multiple_of(BATCH_MULTIPLE);
-        let batch: Vec<u32> = filled.map(|example| example.min(last) as u32).collect();
-        let best = ranker.rank(cpu, &model.network, examples, &batch);
-        for place in 0..size {
+    predictor.rank_all(examples, ask, |first, ranking| {
+        for place in 0..ranking.len() {
             let is_prior = examples.features(first + place).0.is_empty();
-            write_answer(out, format, &named(model, best, place), is_prior)?;
+            write_answer(out, format, &predictor.named(ranking, place), is_prior)?;
         }
-    }
-    Ok(())
-}
-
-fn named(model: &Model, best: &TopK, place: usize) -> Vec<(String, f32)> {
-    let ranked = best.example(place);
-    let shift = best.log_sum_exp(place);
-    let score = |score: &f32| shift.map_or(*score, |shift| (score - shift).exp());
-    ranked.classes.iter().map(|&class| model.class_name(class)).zip(ranked.scores.iter().map(score)).collect()
+        Ok(())
+    })
 }
 
 fn write_answer(
     out: &mut impl Write,
     format: OutputFormat,
-    answer: &[(String, f32)],
+    answer: &[NamedClass],
     is_prior: bool,
 ) -> std::io::Result<()> {
     match format {
         OutputFormat::Tsv => {
-            for (i, (class, score)) in answer.iter().enumerate() {
+            for (i, NamedClass { name, score, .. }) in answer.iter().enumerate() {
                 let tab = if i == 0 { "" } else { "\t" };
                 // A tab or line break in a name would break the table.
-                let class = class.replace(['\t', '\n', '\r'], " ");
-                write!(out, "{tab}{class}\t{score}")?;
+                let name = name.replace(['\t', '\n', '\r'], " ");
+                write!(out, "{tab}{name}\t{score}")?;
             }
             writeln!(out)
         }
         OutputFormat::Jsonl => {
-            let labels: Vec<&str> = answer.iter().map(|(class, _)| class.as_str()).collect();
-            let scores: Vec<f32> = answer.iter().map(|&(_, score)| score).collect();
+            let labels: Vec<&str> = answer.iter().map(|class| class.name.as_str()).collect();
+            let scores: Vec<f32> = answer.iter().map(|class| class.score).collect();
             let mut object = serde_json::json!({ "labels": labels, "scores": scores });
             if is_prior {
                 object["prior"] = true.into();

@@ -1,9 +1,7 @@
 //! Text in, names out.
 
-use lookalike::artifact::Model;
-use lookalike::data::Dataset;
-use lookalike::predict::Ranker;
-use lookalike::text::Scratch;
+use lookalike::artifact;
+use lookalike::predict::{Ask, Predictor};
 use lookalike_kernels::Cpu;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -41,23 +39,16 @@ fn a_thousand_random_texts_are_answered_alike_everywhere() {
     assert_eq!(first.out.lines().count(), texts.len());
     assert!(first.out == second.out);
 
-    let model = Model::load(&folder.path("model"), false).unwrap();
-    let pipeline = model.text.as_ref().unwrap();
-    let mut data = Dataset::empty(model.network.config.num_features, model.network.config.num_classes);
-    let mut scratch = Scratch::default();
-    for text in &texts {
-        let (ids, values) = pipeline.vectoriser.transform(text, &mut scratch);
-        data.push(ids.iter().copied().zip(values.iter().copied()), &[]);
-    }
+    let model = artifact::load(&folder.path("model")).unwrap().model;
+    let predictor = Predictor::new(&model, Cpu::from_env().unwrap());
+    let data = model.text.as_ref().unwrap().vectoriser.transform_all(&texts);
     let batch: Vec<u32> = (0..texts.len() as u32).collect();
-    let mut ranker = Ranker::new(3);
-    let best = ranker.rank(Cpu::from_env().unwrap(), &model.network, &data.view(), &batch);
+    let best = predictor.rank(&data.view(), &batch, Ask { k: 3, probabilities: false });
     for (i, line) in first.out.lines().enumerate() {
         let answer: serde_json::Value = serde_json::from_str(line).unwrap();
-        let ranked = best.example(i);
-        for (place, (&class, &score)) in ranked.classes.iter().zip(ranked.scores).enumerate() {
-            assert_eq!(answer["labels"][place], model.class_name(class), "{:?}", texts[i]);
-            assert_eq!(answer["scores"][place].as_f64().unwrap() as f32, score, "{:?}", texts[i]);
+        for (place, class) in predictor.named(&best, i).iter().enumerate() {
+            assert_eq!(answer["labels"][place], class.name, "{:?}", texts[i]);
+            assert_eq!(answer["scores"][place].as_f64().unwrap() as f32, class.score, "{:?}", texts[i]);
         }
     }
 }

@@ -17,6 +17,7 @@
 
 mod directory;
 mod error;
+mod keeper;
 mod tensors;
 
 use std::path::Path;
@@ -25,34 +26,30 @@ use serde::{Deserialize, Serialize};
 
 pub use directory::{check_destination, replace_directory};
 pub use error::ModelError;
+pub use keeper::DirectoryKeeper;
 
-use crate::model::{Network, NetworkConfig, SparseStart};
+use crate::data::DataFingerprint;
+use crate::model::{ClassFrequencies, Model, Neighbours, NetworkConfig, SparsePart, SparseStart};
 use crate::text::{LabelNames, TextPipeline};
-use crate::train::{Progress, TrainConfig};
-use tensors::{Group, read_neighbours, read_sparse, read_tensors, write_tensors};
+use crate::train::{BestScore, Checkpoint, Progress, TrainConfig, TrainingRecord, TrainingState};
+use tensors::{TensorFile, read_neighbours, read_sparse, write_model, write_state};
 
 /// The version of the format that this code writes; it reads this and earlier ones.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
+/// From here on the priors of classes are not in the output layer's bias any more.
+const PRIORS_APART_SINCE: u32 = 4;
 const FORMAT_NAME: &str = "lookalike model";
 const CONFIG_FILE: &str = "config.json";
 const MODEL_FILE: &str = "model.safetensors";
 const TRAINING_FILE: &str = "training.safetensors";
 
-/// A trained network with all that is needed to use it.
+/// A model from the disk, with how it came about.
 #[derive(Debug)]
-pub struct Model {
-    /// The parameters.
-    pub network: Network,
-    /// How they were trained.
-    pub training: TrainConfig,
-    /// How far.
-    pub progress: Progress,
-    /// How many training examples each class had.
-    pub class_counts: Vec<u32>,
-    /// How text becomes features and classes become names, if trained from text.
-    pub text: Option<TextPipeline>,
-    /// The classes' names, if they have names without being trained from text.
-    pub names: Option<LabelNames>,
+pub struct SavedModel {
+    /// What predicts.
+    pub model: Model,
+    /// How it was trained.
+    pub record: TrainingRecord,
 }
 
 /// What `config.json` holds.
@@ -64,6 +61,9 @@ struct ConfigFile {
     network: NetworkConfig,
     training: TrainConfig,
     progress: Progress,
+    /// Training examples that have a label; until version 3 it stood in `progress`.
+    #[serde(default)]
+    examples: usize,
     text: bool,
     #[serde(default)]
     names: bool,
@@ -73,7 +73,21 @@ struct ConfigFile {
     /// The training examples that are kept, since version 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     neighbours: Option<NeighboursHeader>,
+    /// What training needs besides, since version 4; the large part of it is in a file
+    /// of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<StateHeader>,
     files: Vec<FileEntry>,
+}
+
+/// What of the training state is no tensor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct StateHeader {
+    data: Option<DataFingerprint>,
+    /// Examples held out from training, if they were chosen.
+    held_out: Option<usize>,
+    best: BestScore,
 }
 
 /// What of the sparse part is no tensor.
@@ -81,9 +95,10 @@ struct ConfigFile {
 struct SparseHeader {
     entries: usize,
     blend: f32,
-    /// What the rows started from; training goes on accordingly.
+    /// What the rows started from; training goes on accordingly. Not there in files
+    /// from before the frequency of classes counted.
     #[serde(default)]
-    start: SparseStart,
+    start: Option<SparseStart>,
 }
 
 /// What of the kept training examples is no tensor.
@@ -104,6 +119,17 @@ struct FileEntry {
     crc32: u32,
 }
 
+/// What stood elsewhere until version 3.
+#[derive(Deserialize)]
+struct EarlyConfig {
+    progress: EarlyProgress,
+}
+
+#[derive(Deserialize)]
+struct EarlyProgress {
+    examples: usize,
+}
+
 /// Just enough of `config.json` to say which version it is.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -112,107 +138,157 @@ struct Header {
     format_version: u32,
 }
 
-impl Model {
-    /// Writes the model to `directory`, replacing a model that is there.
-    /// `with_training_state` adds what resuming needs: twice the network's size.
-    pub fn save(&self, directory: &Path, with_training_state: bool) -> Result<(), ModelError> {
-        replace_directory(directory, |folder| {
-            let Network { sparse, neighbours, .. } = &self.network;
-            write_tensors(&folder.join(MODEL_FILE), self, Group::Weights)?;
-            if with_training_state {
-                write_tensors(&folder.join(TRAINING_FILE), self, Group::Moments)?;
-            }
-            if let Some(text) = &self.text {
-                text.save(folder)?;
-            }
-            if let Some(names) = &self.names {
-                names.save(folder)?;
-            }
-            let config = ConfigFile {
-                format: FORMAT_NAME.into(),
-                format_version: FORMAT_VERSION,
-                network: self.network.config.clone(),
-                training: self.training.clone(),
-                progress: self.progress,
-                text: self.text.is_some(),
-                names: self.names.is_some(),
-                sparse: sparse.as_ref().map(|sparse| SparseHeader {
-                    entries: sparse.num_entries(),
-                    blend: sparse.blend(),
-                    start: sparse.start(),
-                }),
-                neighbours: neighbours.as_ref().map(|neighbours| NeighboursHeader {
-                    examples: neighbours.num_examples(),
-                    entries: neighbours.entries().0.len(),
-                    members: neighbours.members().len(),
-                    weight: neighbours.weight(),
-                }),
-                files: directory::checksums(folder)?,
-            };
-            let text = serde_json::to_string_pretty(&config).map_err(ModelError::encode)?;
-            directory::write_file(&folder.join(CONFIG_FILE), text.as_bytes())
-        })
-    }
+/// Writes a model to `directory`, replacing a model that is there.
+pub fn save_model(directory: &Path, model: &Model, record: &TrainingRecord) -> Result<(), ModelError> {
+    save(directory, model, (&record.config, record.progress), None)
+}
 
-    /// The classes' names, if they have names.
-    pub fn label_names(&self) -> Option<&LabelNames> {
-        self.text.as_ref().map(|text| &text.names).or(self.names.as_ref())
-    }
+/// Writes a model with all that training needs to go on: three times the size.
+pub fn save_checkpoint(directory: &Path, model: &Model, state: &TrainingState) -> Result<(), ModelError> {
+    save(directory, model, (&state.config, state.progress), Some(state))
+}
 
-    /// A class's name: its own where it has one, else its number.
-    pub fn class_name(&self, class: u32) -> String {
-        let name = self.label_names().and_then(|names| names.name(class));
-        name.map_or_else(|| class.to_string(), str::to_owned)
-    }
-
-    /// The class of a name, or of a number where classes have no names.
-    pub fn class_id(&self, name: &str) -> Option<u32> {
-        match self.label_names() {
-            Some(names) => names.id(name),
-            None => name.parse().ok().filter(|&id: &u32| (id as usize) < self.network.config.num_classes),
+fn save(
+    directory: &Path,
+    model: &Model,
+    (training, progress): (&TrainConfig, Progress),
+    state: Option<&TrainingState>,
+) -> Result<(), ModelError> {
+    replace_directory(directory, |folder| {
+        write_model(&folder.join(MODEL_FILE), model)?;
+        if let Some(TrainingState { moments, held_out, .. }) = state {
+            write_state(&folder.join(TRAINING_FILE), &model.network, moments, held_out.as_deref())?;
         }
-    }
-
-    /// Reads and checks the model in `directory`. `for_training` also reads what
-    /// resuming needs.
-    pub fn load(directory: &Path, for_training: bool) -> Result<Self, ModelError> {
-        let config = read_config(directory)?;
-        for entry in &config.files {
-            if for_training || entry.name != TRAINING_FILE {
-                directory::check(directory, entry)?;
-            }
+        if let Some(text) = &model.text {
+            text.save(folder)?;
         }
-        check_shape(directory, &config.network)?;
-        let has_state = config.files.iter().any(|f| f.name == TRAINING_FILE);
-        if for_training && !has_state {
-            return Err(ModelError::NoTrainingState { directory: directory.into() });
+        if let Some(names) = &model.names {
+            names.save(folder)?;
         }
-        let text = if config.text { Some(TextPipeline::load(directory)?) } else { None };
-        let names = if config.names { Some(LabelNames::load(directory)?) } else { None };
-        let mut model = Self {
-            class_counts: vec![0; config.network.num_classes],
-            network: Network::zeroed(config.network),
-            training: config.training,
-            progress: config.progress,
-            text,
-            names,
+        let config = ConfigFile {
+            format: FORMAT_NAME.into(),
+            format_version: FORMAT_VERSION,
+            network: model.network.config.clone(),
+            training: training.clone(),
+            progress,
+            examples: model.frequencies.num_examples,
+            text: model.text.is_some(),
+            names: model.names.is_some(),
+            sparse: model.sparse.as_ref().map(SparseHeader::of),
+            neighbours: model.neighbours.as_ref().map(NeighboursHeader::of),
+            state: state.map(StateHeader::of),
+            files: directory::checksums(folder)?,
         };
-        check_names(directory, &model)?;
-        read_tensors(&directory.join(MODEL_FILE), &mut model, Group::Weights)?;
-        if let Some(header) = config.sparse {
-            model.network.sparse =
-                Some(read_sparse(&directory.join(MODEL_FILE), header, &model.network.config)?);
-        }
-        if let Some(header) = config.neighbours {
-            model.network.neighbours =
-                Some(read_neighbours(&directory.join(MODEL_FILE), header, &model.network.config)?);
-        }
-        if for_training {
-            model.network.prepare_training();
-            read_tensors(&directory.join(TRAINING_FILE), &mut model, Group::Moments)?;
-        }
-        Ok(model)
+        let text = serde_json::to_string_pretty(&config).map_err(ModelError::encode)?;
+        directory::write_file(&folder.join(CONFIG_FILE), text.as_bytes())
+    })
+}
+
+impl SparseHeader {
+    fn of(sparse: &SparsePart) -> Self {
+        Self { entries: sparse.num_entries(), blend: sparse.blend(), start: Some(sparse.start()) }
     }
+}
+
+impl NeighboursHeader {
+    fn of(neighbours: &Neighbours) -> Self {
+        Self {
+            examples: neighbours.num_examples(),
+            entries: neighbours.entries().0.len(),
+            members: neighbours.members().len(),
+            weight: neighbours.weight(),
+        }
+    }
+}
+
+impl StateHeader {
+    fn of(state: &TrainingState) -> Self {
+        let held_out = state.held_out.as_ref().map(Vec::len);
+        Self { data: state.data.clone(), held_out, best: state.best }
+    }
+}
+
+/// Reads and checks the model in `directory`.
+pub fn load(directory: &Path) -> Result<SavedModel, ModelError> {
+    let config = read_config(directory)?;
+    let model = read_model(directory, &config)?;
+    Ok(SavedModel { model, record: TrainingRecord { config: config.training, progress: config.progress } })
+}
+
+/// Reads and checks a model with all that training needs to go on.
+pub fn load_checkpoint(directory: &Path) -> Result<Checkpoint, ModelError> {
+    let config = read_config(directory)?;
+    let Some(entry) = config.files.iter().find(|entry| entry.name == TRAINING_FILE) else {
+        return Err(ModelError::NoTrainingState { directory: directory.into() });
+    };
+    directory::check(directory, entry)?;
+    let model = read_model(directory, &config)?;
+    let path = directory.join(TRAINING_FILE);
+    let file = TensorFile::open(&path)?;
+    let header =
+        config.state.unwrap_or(StateHeader { data: None, held_out: None, best: BestScore::default() });
+    let state = TrainingState {
+        moments: file.read_moments(&model.network)?,
+        held_out: header.held_out.map(|count| file.read_held_out(count)).transpose()?,
+        config: config.training,
+        progress: config.progress,
+        data: header.data,
+        best: header.best,
+    };
+    check_state(&path, &state)?;
+    Ok(Checkpoint { model, state })
+}
+
+fn read_model(directory: &Path, config: &ConfigFile) -> Result<Model, ModelError> {
+    for entry in config.files.iter().filter(|entry| entry.name != TRAINING_FILE) {
+        directory::check(directory, entry)?;
+    }
+    check_shape(directory, &config.network)?;
+    let path = directory.join(MODEL_FILE);
+    let file = TensorFile::open(&path)?;
+    let network = file.read_network(&config.network)?;
+    let frequencies = ClassFrequencies {
+        examples_of_class: file.read_class_counts(config.network.num_classes)?,
+        num_examples: config.examples,
+    };
+    let counts = &frequencies.examples_of_class;
+    let sparse =
+        config.sparse.map(|header| read_sparse(&file, header, &config.network, counts)).transpose()?;
+    let neighbours =
+        config.neighbours.map(|header| read_neighbours(&file, header, &config.network)).transpose()?;
+    let text = if config.text { Some(TextPipeline::load(directory)?) } else { None };
+    let names = if config.names { Some(LabelNames::load(directory)?) } else { None };
+    let mut model = Model { network, sparse, neighbours, frequencies, text, names };
+    if config.format_version < PRIORS_APART_SINCE {
+        take_priors_out(&mut model, config);
+    }
+    check_names(directory, &model)?;
+    Ok(model)
+}
+
+/// Early versions added the priors of classes to the output layer's bias at the end
+/// of each epoch and took them out again at the start of the next. The first of them
+/// knew no priors, and answer as they did if their bias makes up for what is added now.
+fn take_priors_out(model: &mut Model, config: &ConfigFile) {
+    let knows_priors = config.sparse.is_some_and(|header| header.start.is_some());
+    let is_at_end = config.progress.position == 0 && config.progress.epoch > 0;
+    if let Some(sparse) = model.sparse.as_ref().filter(|_| is_at_end || !knows_priors) {
+        for (bias, prior) in model.network.output.bias.iter_mut().zip(sparse.priors()) {
+            *bias -= sparse.blend() * prior;
+        }
+    }
+}
+
+/// Held-out examples must exist and ascend: they are searched.
+fn check_state(path: &Path, state: &TrainingState) -> Result<(), ModelError> {
+    let held_out = state.held_out.as_deref().unwrap_or_default();
+    let examples = state.data.as_ref().map_or(usize::MAX, |data| data.examples);
+    let fits = held_out.last().is_none_or(|&last| (last as usize) < examples);
+    if fits && held_out.is_sorted_by(|a, b| a < b) {
+        return Ok(());
+    }
+    let expected = format!("ascending held-out examples below {examples}");
+    Err(ModelError::Damaged { path: path.into(), expected, found: "others".into() })
 }
 
 fn read_config(directory: &Path) -> Result<ConfigFile, ModelError> {
@@ -239,7 +315,12 @@ fn read_config(directory: &Path) -> Result<ConfigFile, ModelError> {
             newest: FORMAT_VERSION,
         });
     }
-    serde_json::from_slice(&bytes).map_err(bad)
+    let mut config: ConfigFile = serde_json::from_slice(&bytes).map_err(bad)?;
+    if header.format_version < PRIORS_APART_SINCE {
+        let early: EarlyConfig = serde_json::from_slice(&bytes).map_err(bad)?;
+        config.examples = early.progress.examples;
+    }
+    Ok(config)
 }
 
 /// Each part may be whole and still be another model's.
@@ -269,7 +350,10 @@ fn check_shape(directory: &Path, config: &NetworkConfig) -> Result<(), ModelErro
     let numbers = (config.num_features as u64)
         .saturating_mul(first)
         .saturating_add((config.num_classes as u64).saturating_mul(last));
-    if widths_fit && ids_fit && numbers.saturating_mul(2) <= bytes {
+    let hidden = |pair: &[usize]| (pair[0] as u64).saturating_mul(pair[1] as u64);
+    let hidden = config.hidden.windows(2).map(hidden).fold(0, u64::saturating_add);
+    let least = numbers.saturating_mul(2).saturating_add(hidden.saturating_mul(4));
+    if widths_fit && ids_fit && least <= bytes {
         return Ok(());
     }
     Err(ModelError::Shape {

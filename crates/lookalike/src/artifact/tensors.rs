@@ -1,4 +1,4 @@
-//! A network as named tensors.
+//! Models and training states as named tensors.
 //!
 //! Tensors hold the true widths, not the padded ones, so that any reader of
 //! safetensors can use them: `input.weight` is features × hidden,
@@ -7,34 +7,23 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use lookalike_mapped::MappedFile;
+use lookalike_mapped::{Buffer, MappedFile};
 use safetensors::tensor::{Dtype, SafeTensors, View};
 
-use super::{Model, ModelError, NeighboursHeader, SparseHeader};
-use crate::model::{Biases, Neighbours, NetworkConfig, Rows, SparsePart, with_store};
+use super::{ModelError, NeighboursHeader, SparseHeader};
+use crate::model::{
+    Model, Neighbours, Network, NetworkConfig, Numbers, Rows, SparsePart, Storage, with_numbers,
+};
+use crate::optim::{HiddenMoments, NetworkMoments, RowMoments, ScalarMoments};
 
-/// Which tensors a file holds.
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Group {
-    /// What prediction needs.
-    Weights,
-    /// What resuming needs besides.
-    Moments,
-}
-
-/// A matrix whose rows may be padded, or a vector (`dim` and `stride` 1).
+/// A matrix whose rows may be padded, or a vector (rows of one number).
 struct Tensor<'a> {
     name: String,
     shape: Vec<usize>,
     dtype: Dtype,
-    bytes: Bytes<'a>,
+    bytes: &'a [u8],
     row_bytes: usize,
     stride_bytes: usize,
-}
-
-enum Bytes<'a> {
-    Read(&'a [u8]),
-    Write(&'a mut [u8]),
 }
 
 impl View for &Tensor<'_> {
@@ -47,14 +36,10 @@ impl View for &Tensor<'_> {
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
-        let bytes: &[u8] = match &self.bytes {
-            Bytes::Read(bytes) => bytes,
-            Bytes::Write(bytes) => bytes,
-        };
         if self.row_bytes == self.stride_bytes {
-            return Cow::Borrowed(bytes);
+            return Cow::Borrowed(self.bytes);
         }
-        let rows = bytes.chunks_exact(self.stride_bytes);
+        let rows = self.bytes.chunks_exact(self.stride_bytes);
         Cow::Owned(rows.flat_map(|row| &row[..self.row_bytes]).copied().collect())
     }
 
@@ -63,80 +48,219 @@ impl View for &Tensor<'_> {
     }
 }
 
-/// Writes a group of a model's tensors; the sparse part and the examples, if it
-/// has them, with the weights.
-pub(super) fn write_tensors(path: &Path, model: &Model, group: Group) -> Result<(), ModelError> {
-    let mut tensors = tensors_of(model, group);
-    let is_weights = group == Group::Weights;
-    let sparse = model.network.sparse.as_ref().filter(|_| is_weights);
-    let neighbours = model.network.neighbours.as_ref().filter(|_| is_weights);
-    let lengths = sparse.map_or(vec![], SparsePart::lengths);
-    if let Some(sparse) = sparse {
-        tensors.push(vector_read(SPARSE[0], &lengths));
-        tensors.push(vector_read(SPARSE[1], &sparse.features));
-        tensors.push(vector_read(SPARSE[2], sparse.weights()));
+/// Writes all that a model predicts with.
+pub(super) fn write_model(path: &Path, model: &Model) -> Result<(), ModelError> {
+    let mut tensors = weights_of(&model.network);
+    tensors.push(vector(CLASS_COUNTS, &model.frequencies.examples_of_class));
+    let lengths = model.sparse.as_ref().map_or(vec![], SparsePart::lengths);
+    if let Some(sparse) = &model.sparse {
+        tensors.push(vector(SPARSE[0], &lengths));
+        tensors.push(vector(SPARSE[1], &sparse.features));
+        tensors.push(vector(SPARSE[2], sparse.weights()));
     }
+    let neighbours = model.neighbours.as_ref();
     let example_lengths = neighbours.map_or(vec![], Neighbours::lengths);
     let class_lengths = neighbours.map_or(vec![], Neighbours::class_lengths);
     if let Some(neighbours) = neighbours {
         let (features, values) = neighbours.entries();
-        tensors.push(vector_read(NEIGHBOURS[0], &example_lengths));
-        tensors.push(vector_read(NEIGHBOURS[1], features));
-        tensors.push(vector_read(NEIGHBOURS[2], values));
-        tensors.push(vector_read(NEIGHBOURS[3], &class_lengths));
-        tensors.push(vector_read(NEIGHBOURS[4], neighbours.members()));
+        tensors.push(vector(NEIGHBOURS[0], &example_lengths));
+        tensors.push(vector(NEIGHBOURS[1], features));
+        tensors.push(vector(NEIGHBOURS[2], values));
+        tensors.push(vector(NEIGHBOURS[3], &class_lengths));
+        tensors.push(vector(NEIGHBOURS[4], neighbours.members()));
     }
+    write(path, &tensors)
+}
+
+/// Writes what training needs besides and is large: moments and held-out examples.
+pub(super) fn write_state(
+    path: &Path,
+    network: &Network,
+    moments: &NetworkMoments,
+    held_out: Option<&[u32]>,
+) -> Result<(), ModelError> {
+    let mut tensors = moments_of(network, moments);
+    tensors.extend(held_out.map(|held_out| vector(HELD_OUT, held_out)));
+    write(path, &tensors)
+}
+
+fn write(path: &Path, tensors: &[Tensor<'_>]) -> Result<(), ModelError> {
     let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
     safetensors::serialize_to_file(views, None, path).map_err(|e| bad_file(path, e))
 }
 
-/// Reads a group of tensors into a model of the right shape.
-pub(super) fn read_tensors(path: &Path, model: &mut Model, group: Group) -> Result<(), ModelError> {
-    let map = MappedFile::open(path).map_err(ModelError::io(path))?;
-    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, e))?;
-    for tensor in tensors_of_mut(model, group) {
-        let found = file.tensor(&tensor.name).map_err(|e| bad_file(path, e))?;
-        if found.shape() != tensor.shape || found.dtype() != tensor.dtype {
+/// A file of tensors, mapped.
+pub(super) struct TensorFile<'a> {
+    path: &'a Path,
+    map: MappedFile,
+}
+
+impl<'a> TensorFile<'a> {
+    pub(super) fn open(path: &'a Path) -> Result<Self, ModelError> {
+        Ok(Self { path, map: MappedFile::open(path).map_err(ModelError::io(path))? })
+    }
+
+    fn tensors(&self) -> Result<SafeTensors<'_>, ModelError> {
+        SafeTensors::deserialize(self.map.bytes()).map_err(|e| bad_file(self.path, e))
+    }
+
+    /// A network of this shape.
+    pub(super) fn read_network(&self, config: &NetworkConfig) -> Result<Network, ModelError> {
+        let mut network = Network::zeroed(config.clone());
+        self.read_rows("input", &mut network.input)?;
+        network.input_bias = self.read_vector("input.bias", config.hidden[0])?;
+        for (i, layer) in network.hidden.iter_mut().enumerate() {
+            let shape = (layer.inputs, layer.outputs, layer.stride);
+            layer.w = self.read_matrix(&format!("hidden.{i}.weight"), shape)?;
+            layer.bias = self.read_vector(&format!("hidden.{i}.bias"), layer.outputs)?;
+        }
+        self.read_rows("output", &mut network.output)?;
+        network.output.bias = self.read_vector("output.bias", config.num_classes)?;
+        Ok(network)
+    }
+
+    fn read_rows(&self, name: &str, rows: &mut Rows) -> Result<(), ModelError> {
+        let shape = (rows.len, rows.dim, rows.stride);
+        rows.weights = self.read_numbers(&format!("{name}.weight"), rows.weights.storage(), shape)?;
+        Ok(())
+    }
+
+    /// How many training examples each class had.
+    pub(super) fn read_class_counts(&self, num_classes: usize) -> Result<Vec<u32>, ModelError> {
+        self.read_vector(CLASS_COUNTS, num_classes)
+    }
+
+    /// The examples held out from training.
+    pub(super) fn read_held_out(&self, count: usize) -> Result<Vec<u32>, ModelError> {
+        self.read_vector(HELD_OUT, count)
+    }
+
+    /// The moments of a network.
+    pub(super) fn read_moments(&self, network: &Network) -> Result<NetworkMoments, ModelError> {
+        let hidden = network.hidden.iter().enumerate().map(|(i, layer)| {
+            let shape = (layer.inputs, layer.outputs, layer.stride);
+            Ok(HiddenMoments {
+                m: self.read_matrix(&format!("hidden.{i}.weight.m"), shape)?,
+                v: self.read_matrix(&format!("hidden.{i}.weight.v"), shape)?,
+                bias: self.read_scalar_moments(&format!("hidden.{i}.bias"), layer.outputs)?,
+            })
+        });
+        Ok(NetworkMoments {
+            input: self.read_row_moments("input", &network.input)?,
+            input_bias: self.read_scalar_moments("input.bias", network.input_bias.len())?,
+            hidden: hidden.collect::<Result<_, ModelError>>()?,
+            output: self.read_row_moments("output", &network.output)?,
+        })
+    }
+
+    fn read_row_moments(&self, name: &str, rows: &Rows) -> Result<RowMoments, ModelError> {
+        let (shape, storage) = ((rows.len, rows.dim, rows.stride), rows.weights.storage());
+        Ok(RowMoments {
+            m: self.read_numbers(&format!("{name}.weight.m"), storage, shape)?,
+            v: self.read_numbers(&format!("{name}.weight.v"), storage, shape)?,
+            last: self.read_vector(&format!("{name}.last"), rows.len)?,
+            bias: match rows.bias.len() {
+                0 => ScalarMoments::default(),
+                len => self.read_scalar_moments(&format!("{name}.bias"), len)?,
+            },
+        })
+    }
+
+    fn read_scalar_moments(&self, name: &str, len: usize) -> Result<ScalarMoments, ModelError> {
+        Ok(ScalarMoments {
+            m: self.read_vector(&format!("{name}.m"), len)?,
+            v: self.read_vector(&format!("{name}.v"), len)?,
+            last: self.read_vector(&format!("{name}.last"), len)?,
+        })
+    }
+
+    fn read_numbers(&self, name: &str, storage: Storage, shape: Shape) -> Result<Numbers, ModelError> {
+        Ok(match storage {
+            Storage::F32 => Numbers::F32(self.read_matrix(name, shape)?),
+            Storage::Bf16 => Numbers::Bf16(self.read_matrix(name, shape)?),
+        })
+    }
+
+    fn read_matrix<T: Number>(
+        &self,
+        name: &str,
+        (rows, dim, stride): Shape,
+    ) -> Result<Buffer<T>, ModelError> {
+        let file = self.tensors()?;
+        let found = self.find::<T>(&file, name, &[rows, dim])?;
+        let mut buffer = Buffer::<T>::zeroed(rows * stride);
+        if rows * dim > 0 {
+            let (row_bytes, bytes) = (dim * size_of::<T>(), bytemuck::cast_slice_mut::<T, u8>(&mut buffer));
+            let slots = bytes.chunks_exact_mut(stride * size_of::<T>());
+            for (slot, row) in slots.zip(found.chunks_exact(row_bytes)) {
+                slot[..row_bytes].copy_from_slice(row);
+            }
+        }
+        Ok(buffer)
+    }
+
+    fn read_vector<T: Number>(&self, name: &str, len: usize) -> Result<Vec<T>, ModelError> {
+        let file = self.tensors()?;
+        let found = self.find::<T>(&file, name, &[len])?;
+        // The file is aligned to 8 bytes only by custom; a copy does not mind.
+        Ok(found.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
+    }
+
+    /// The bytes of a tensor of this type and shape.
+    fn find<'t, T: Number>(
+        &self,
+        file: &SafeTensors<'t>,
+        name: &str,
+        shape: &[usize],
+    ) -> Result<&'t [u8], ModelError> {
+        let found = file.tensor(name).map_err(|e| bad_file(self.path, e))?;
+        if found.shape() != shape || found.dtype() != T::DTYPE {
             return Err(ModelError::Shape {
-                path: path.into(),
-                what: tensor.name.clone(),
-                expected: format!("{:?} {:?}", tensor.dtype, tensor.shape),
+                path: self.path.into(),
+                what: name.into(),
+                expected: format!("{:?} {shape:?}", T::DTYPE),
                 found: format!("{:?} {:?}", found.dtype(), found.shape()),
             });
         }
-        let Bytes::Write(bytes) = tensor.bytes else { unreachable!("made for writing") };
-        if tensor.row_bytes == 0 {
-            continue;
-        }
-        let rows = found.data().chunks_exact(tensor.row_bytes);
-        for (slot, row) in bytes.chunks_exact_mut(tensor.stride_bytes).zip(rows) {
-            slot[..tensor.row_bytes].copy_from_slice(row);
-        }
+        Ok(found.data())
     }
-    Ok(())
 }
+
+/// Rows, numbers in a row, and the distance between rows in memory.
+type Shape = (usize, usize, usize);
+
+/// How many training examples each class had.
+const CLASS_COUNTS: &str = "class_counts";
+/// Examples held out from training.
+const HELD_OUT: &str = "held_out";
 
 /// Entries of each class; feature and weight of each entry.
 const SPARSE: [&str; 3] = ["sparse.lengths", "sparse.features", "sparse.weights"];
 
 /// Reads the sparse part, and checks what prediction relies on.
 pub(super) fn read_sparse(
-    path: &Path,
+    file: &TensorFile<'_>,
     header: SparseHeader,
     network: &NetworkConfig,
+    class_counts: &[u32],
 ) -> Result<SparsePart, ModelError> {
-    let map = MappedFile::open(path).map_err(ModelError::io(path))?;
-    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, e))?;
-    let lengths: Vec<u32> = read_vector(path, &file, SPARSE[0], network.num_classes)?;
-    let features: Vec<u32> = read_vector(path, &file, SPARSE[1], header.entries)?;
-    let weights: Vec<f32> = read_vector(path, &file, SPARSE[2], header.entries)?;
+    let path = file.path;
+    let lengths: Vec<u32> = file.read_vector(SPARSE[0], network.num_classes)?;
+    let features: Vec<u32> = file.read_vector(SPARSE[1], header.entries)?;
+    let weights: Vec<f32> = file.read_vector(SPARSE[2], header.entries)?;
     let damaged =
         |expected: String, found: String| ModelError::Damaged { path: path.into(), expected, found };
     check_sum(path, &lengths, header.entries, "entries of the sparse part")?;
     if !header.blend.is_finite() {
         return Err(damaged("a finite blend of the sparse part".into(), header.blend.to_string()));
     }
-    let sparse = SparsePart::from_parts(&lengths, features, weights, header.blend, header.start);
+    let sparse = SparsePart::from_parts(
+        &lengths,
+        features,
+        weights,
+        (header.blend, header.start.unwrap_or_default()),
+        class_counts,
+    );
     for class in 0..sparse.num_classes() {
         let row = sparse.row(class).0;
         let fits = row.last().is_none_or(|&last| (last as usize) < network.num_features);
@@ -160,17 +284,16 @@ const NEIGHBOURS: [&str; 5] = [
 
 /// Reads the kept training examples, and checks what prediction relies on.
 pub(super) fn read_neighbours(
-    path: &Path,
+    file: &TensorFile<'_>,
     header: NeighboursHeader,
     network: &NetworkConfig,
 ) -> Result<Neighbours, ModelError> {
-    let map = MappedFile::open(path).map_err(ModelError::io(path))?;
-    let file = SafeTensors::deserialize(map.bytes()).map_err(|e| bad_file(path, e))?;
-    let lengths: Vec<u32> = read_vector(path, &file, NEIGHBOURS[0], header.examples)?;
-    let features: Vec<u32> = read_vector(path, &file, NEIGHBOURS[1], header.entries)?;
-    let values = read_vector(path, &file, NEIGHBOURS[2], header.entries)?;
-    let class_lengths: Vec<u32> = read_vector(path, &file, NEIGHBOURS[3], network.num_classes)?;
-    let members: Vec<u32> = read_vector(path, &file, NEIGHBOURS[4], header.members)?;
+    let path = file.path;
+    let lengths: Vec<u32> = file.read_vector(NEIGHBOURS[0], header.examples)?;
+    let features: Vec<u32> = file.read_vector(NEIGHBOURS[1], header.entries)?;
+    let values = file.read_vector(NEIGHBOURS[2], header.entries)?;
+    let class_lengths: Vec<u32> = file.read_vector(NEIGHBOURS[3], network.num_classes)?;
+    let members: Vec<u32> = file.read_vector(NEIGHBOURS[4], header.members)?;
     check_sum(path, &lengths, header.entries, "features of training examples")?;
     check_sum(path, &class_lengths, header.members, "training examples of classes")?;
     for (what, ids, count) in [
@@ -201,25 +324,6 @@ fn check_sum(path: &Path, lengths: &[u32], expected: usize, what: &str) -> Resul
     Err(ModelError::Damaged { path: path.into(), expected, found: total.to_string() })
 }
 
-fn read_vector<T: Number>(
-    path: &Path,
-    file: &SafeTensors<'_>,
-    name: &str,
-    len: usize,
-) -> Result<Vec<T>, ModelError> {
-    let found = file.tensor(name).map_err(|e| bad_file(path, e))?;
-    if found.shape() != [len] || found.dtype() != T::DTYPE {
-        return Err(ModelError::Shape {
-            path: path.into(),
-            what: name.into(),
-            expected: format!("{:?} [{len}]", T::DTYPE),
-            found: format!("{:?} {:?}", found.dtype(), found.shape()),
-        });
-    }
-    // The file is aligned to 8 bytes only by custom; a copy does not mind.
-    Ok(found.data().chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
-}
-
 fn bad_file(path: &Path, error: safetensors::SafeTensorError) -> ModelError {
     match error {
         safetensors::SafeTensorError::IoError(source) => ModelError::io(path)(source),
@@ -231,72 +335,47 @@ fn bad_file(path: &Path, error: safetensors::SafeTensorError) -> ModelError {
     }
 }
 
-/// The same list twice, for reading from a model and for writing into one; a
-/// macro because Rust cannot abstract over `&` and `&mut`.
-macro_rules! list_tensors {
-    ($function:ident, $model:ty, $rows:ident, $biases:ident, $vector:ident, [$($r:tt)+]) => {
-        fn $function(model: $model, group: Group) -> Vec<Tensor<'_>> {
-            let mut list = Vec::new();
-            $rows(&mut list, "input", $($r)+ model.network.input, group);
-            $biases(&mut list, "input.bias", $($r)+ model.network.input_bias, group);
-            for (i, layer) in ($($r)+ model.network.hidden).into_iter().enumerate() {
-                let shape = (layer.inputs, layer.outputs, layer.stride);
-                let name = format!("hidden.{i}");
-                match group {
-                    Group::Weights => list.push($vector(format!("{name}.weight"), $($r)+ layer.w[..], shape)),
-                    Group::Moments => {
-                        list.push($vector(format!("{name}.weight.m"), $($r)+ layer.m[..], shape));
-                        list.push($vector(format!("{name}.weight.v"), $($r)+ layer.v[..], shape));
-                    }
-                }
-                $biases(&mut list, &format!("{name}.bias"), $($r)+ layer.bias, group);
-            }
-            $rows(&mut list, "output", $($r)+ model.network.output, group);
-            if group == Group::Weights {
-                let shape = (model.class_counts.len(), 1, 1);
-                list.push(flat($vector("class_counts".into(), $($r)+ model.class_counts[..], shape)));
-            }
-            list
-        }
-    };
+fn weights_of(network: &Network) -> Vec<Tensor<'_>> {
+    let mut list =
+        vec![vector("input.bias", &network.input_bias), vector("output.bias", &network.output.bias)];
+    for (name, rows) in [("input", &network.input), ("output", &network.output)] {
+        list.push(numbers(format!("{name}.weight"), &rows.weights, (rows.len, rows.dim, rows.stride)));
+    }
+    for (i, layer) in network.hidden.iter().enumerate() {
+        let shape = (layer.inputs, layer.outputs, layer.stride);
+        list.push(matrix(format!("hidden.{i}.weight"), &layer.w[..], shape));
+        list.push(vector(&format!("hidden.{i}.bias"), &layer.bias));
+    }
+    list
 }
 
-list_tensors!(tensors_of, &Model, rows_read, biases_read, matrix_read, [&]);
-list_tensors!(tensors_of_mut, &mut Model, rows_write, biases_write, matrix_write, [&mut]);
-
-macro_rules! layer_tensors {
-    ($rows_fn:ident, $biases_fn:ident, $vector:ident, $rows:ty, $biases:ty, [$($r:tt)+]) => {
-        fn $rows_fn<'a>(list: &mut Vec<Tensor<'a>>, name: &str, rows: $rows, group: Group) {
-            let shape = (rows.len, rows.dim, rows.stride);
-            with_store!($($r)+ rows.stored, store => match group {
-                Group::Weights => list.push($vector(format!("{name}.weight"), $($r)+ store.w[..], shape)),
-                Group::Moments => {
-                    list.push($vector(format!("{name}.weight.m"), $($r)+ store.m[..], shape));
-                    list.push($vector(format!("{name}.weight.v"), $($r)+ store.v[..], shape));
-                    list.push(flat($vector(format!("{name}.last"), $($r)+ rows.last[..], (rows.len, 1, 1))));
-                }
-            });
-            if !rows.bias.w.is_empty() {
-                $biases_fn(list, &format!("{name}.bias"), $($r)+ rows.bias, group);
-            }
-        }
-
-        fn $biases_fn<'a>(list: &mut Vec<Tensor<'a>>, name: &str, biases: $biases, group: Group) {
-            let shape = (biases.w.len(), 1, 1);
-            match group {
-                Group::Weights => list.push(flat($vector(name.into(), $($r)+ biases.w[..], shape))),
-                Group::Moments => {
-                    list.push(flat($vector(format!("{name}.m"), $($r)+ biases.m[..], shape)));
-                    list.push(flat($vector(format!("{name}.v"), $($r)+ biases.v[..], shape)));
-                    list.push(flat($vector(format!("{name}.last"), $($r)+ biases.last[..], shape)));
-                }
-            }
-        }
-    };
+fn moments_of<'a>(network: &Network, moments: &'a NetworkMoments) -> Vec<Tensor<'a>> {
+    let mut list = Vec::new();
+    let layers = [("input", &network.input, &moments.input), ("output", &network.output, &moments.output)];
+    for (name, rows, moments) in layers {
+        let shape = (rows.len, rows.dim, rows.stride);
+        list.push(numbers(format!("{name}.weight.m"), &moments.m, shape));
+        list.push(numbers(format!("{name}.weight.v"), &moments.v, shape));
+        list.push(vector(&format!("{name}.last"), &moments.last));
+    }
+    for (i, (layer, moments)) in network.hidden.iter().zip(&moments.hidden).enumerate() {
+        let shape = (layer.inputs, layer.outputs, layer.stride);
+        list.push(matrix(format!("hidden.{i}.weight.m"), &moments.m[..], shape));
+        list.push(matrix(format!("hidden.{i}.weight.v"), &moments.v[..], shape));
+        list.extend(scalar_moments_of(&format!("hidden.{i}.bias"), &moments.bias));
+    }
+    list.extend(scalar_moments_of("input.bias", &moments.input_bias));
+    list.extend(scalar_moments_of("output.bias", &moments.output.bias));
+    list
 }
 
-layer_tensors!(rows_read, biases_read, matrix_read, &'a Rows, &'a Biases, [&]);
-layer_tensors!(rows_write, biases_write, matrix_write, &'a mut Rows, &'a mut Biases, [&mut]);
+fn scalar_moments_of<'a>(name: &str, moments: &'a ScalarMoments) -> [Tensor<'a>; 3] {
+    [
+        vector(&format!("{name}.m"), &moments.m),
+        vector(&format!("{name}.v"), &moments.v),
+        vector(&format!("{name}.last"), &moments.last),
+    ]
+}
 
 /// Number formats that tensors have.
 trait Number: bytemuck::Pod {
@@ -312,30 +391,20 @@ impl Number for u32 {
     const DTYPE: Dtype = Dtype::U32;
 }
 
-fn matrix_read<T: Number>(name: String, data: &[T], shape: (usize, usize, usize)) -> Tensor<'_> {
-    matrix::<T>(name, Bytes::Read(bytemuck::cast_slice(data)), shape)
+fn numbers(name: String, numbers: &Numbers, shape: Shape) -> Tensor<'_> {
+    with_numbers!(numbers, numbers => matrix(name, &numbers[..], shape))
 }
 
-fn vector_read<'a, T: Number>(name: &str, data: &'a [T]) -> Tensor<'a> {
-    flat(matrix_read(name.into(), data, (data.len(), 1, 1)))
-}
-
-fn matrix_write<T: Number>(name: String, data: &mut [T], shape: (usize, usize, usize)) -> Tensor<'_> {
-    matrix::<T>(name, Bytes::Write(bytemuck::cast_slice_mut(data)), shape)
-}
-
-fn matrix<T: Number>(
-    name: String,
-    bytes: Bytes<'_>,
-    (rows, dim, stride): (usize, usize, usize),
-) -> Tensor<'_> {
-    let size = size_of::<T>();
-    let (row_bytes, stride_bytes) = (dim * size, stride * size);
-    Tensor { name, shape: vec![rows, dim], dtype: T::DTYPE, bytes, row_bytes, stride_bytes }
-}
-
-/// A matrix of one column is a vector.
-fn flat(mut tensor: Tensor<'_>) -> Tensor<'_> {
+fn vector<'a, T: Number>(name: &str, data: &'a [T]) -> Tensor<'a> {
+    let mut tensor = matrix(name.into(), data, (data.len(), 1, 1));
+    // A matrix of one column is a vector.
     tensor.shape.truncate(1);
     tensor
+}
+
+fn matrix<T: Number>(name: String, data: &[T], (rows, dim, stride): Shape) -> Tensor<'_> {
+    let size = size_of::<T>();
+    let (row_bytes, stride_bytes) = (dim * size, stride * size);
+    let (shape, bytes) = (vec![rows, dim], bytemuck::cast_slice(data));
+    Tensor { name, shape, dtype: T::DTYPE, bytes, row_bytes, stride_bytes }
 }

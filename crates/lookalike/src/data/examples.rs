@@ -49,6 +49,15 @@ impl<'a> Examples<'a> {
     pub fn labels(&self, example: usize) -> &'a [u32] {
         &self.label_ids[span(self.label_offsets, example)]
     }
+
+    /// How many examples have each class as a label.
+    pub fn label_counts(&self) -> Vec<u32> {
+        let mut counts = vec![0u32; self.num_classes];
+        for &label in self.label_ids {
+            counts[label as usize] += 1;
+        }
+        counts
+    }
 }
 
 fn span(offsets: &[u64], i: usize) -> std::ops::Range<usize> {

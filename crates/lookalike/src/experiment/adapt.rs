@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::Examples;
 use crate::model::Activations;
-use crate::predict::{Ranked, Ranker};
+use crate::predict::{Ask, Predictor, Ranked};
 use crate::random::{Stream, below, rng};
 use crate::sampling::{self, Candidates, Request, Sampler, SamplerError, SamplerKind, Setup};
 use crate::train::Trainer;
@@ -118,14 +118,14 @@ pub fn snapshot(
     options: &AdaptOptions,
 ) -> Result<Snapshot, SamplerError> {
     let (model, cpu) = (&trainer.model, trainer.cpu());
-    let (config, output) = (&model.training, &model.network.output);
+    let (config, output) = (&trainer.state.config, &model.network.output);
     let classes = output.len;
     let budget = config.budget_for(classes);
     let setup = Setup {
         seed: config.seed,
         budget,
         dim: output.dim,
-        label_counts: &model.class_counts,
+        label_counts: &model.frequencies.examples_of_class,
         lsh: &config.lsh,
         mixed: &config.mixed,
     };
@@ -138,10 +138,10 @@ pub fn snapshot(
     let ranks = rank_ranges(classes);
     let mut truth = Vec::new();
     let mut found: Vec<Vec<Comparison>> = samplers.iter().map(|_| Vec::new()).collect();
-    let mut ranker = Ranker::new(classes);
+    let predictor = Predictor::new(model, cpu);
     let mut activations = Activations::default();
     for batch in inputs.chunks(INPUTS_AT_ONCE) {
-        let ranked = ranker.rank(cpu, &model.network, examples, batch);
+        let ranked = predictor.rank(examples, batch, Ask { k: classes, probabilities: false });
         let targets: Vec<Target> = (0..batch.len())
             .into_par_iter()
             .map(|i| Target::new(ranked.example(i), examples.labels(batch[i] as usize), classes))
@@ -156,7 +156,7 @@ pub fn snapshot(
             batch,
             embeddings: activations.embeddings(),
             class_vectors: output.view(),
-            class_bias: &output.bias.w,
+            class_bias: &output.bias,
             near: None,
         };
         for ((_, sampler), found) in samplers.iter_mut().zip(&mut found) {
@@ -166,10 +166,9 @@ pub fn snapshot(
             found.par_extend(compared);
         }
     }
-    let progress = model.progress;
     Ok(Snapshot {
-        iteration: progress.iteration,
-        epoch: progress.epoch as f64 + progress.position as f64 / trainer.num_examples().max(1) as f64,
+        iteration: trainer.state.progress.iteration,
+        epoch: trainer.epochs_done(),
         budget,
         truth_by_rank: mean_of_rows(&truth, ranks.len()),
         ranks,

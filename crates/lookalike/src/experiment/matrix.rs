@@ -7,13 +7,13 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::run::{Arena, CurvePoint, EvaluateEvery, PlannedRun, RunRecord, train_run};
+use super::run::{Arena, CurvePoint, PlannedRun, RunRecord, train_run};
 use super::{ExperimentError, Method};
-use crate::data::{Examples, write::atomically};
+use crate::data::{DataFingerprint, write::atomically};
 use crate::metrics::MetricOptions;
-use crate::train::{StepReport, TrainConfig, Trainer};
+use crate::train::{Every, StepReport, TrainConfig, Trainer};
 
 /// Changes when records of earlier code must not be used any more.
 const RECORD_VERSION: u32 = 1;
@@ -35,38 +35,6 @@ pub trait MatrixObserver: Send {
     }
 }
 
-/// What tells one data set from another.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct DataFingerprint {
-    /// Examples.
-    pub examples: usize,
-    /// Features.
-    pub features: usize,
-    /// Classes.
-    pub classes: usize,
-    /// Checksum of all features, values and labels.
-    pub crc32: u32,
-}
-
-impl DataFingerprint {
-    /// Reads all entries once.
-    pub fn of(examples: &Examples<'_>) -> Self {
-        let mut hasher = crc32fast::Hasher::new();
-        hasher.update(bytemuck::cast_slice(examples.feature_offsets));
-        hasher.update(bytemuck::cast_slice(examples.feature_ids));
-        hasher.update(bytemuck::cast_slice(examples.feature_values));
-        hasher.update(bytemuck::cast_slice(examples.label_offsets));
-        hasher.update(bytemuck::cast_slice(examples.label_ids));
-        Self {
-            examples: examples.len(),
-            features: examples.num_features,
-            classes: examples.num_classes,
-            crc32: hasher.finalize(),
-        }
-    }
-}
-
 /// Everything that a key stands for.
 #[derive(Serialize)]
 struct KeyParts<'a> {
@@ -74,7 +42,7 @@ struct KeyParts<'a> {
     settings: &'a TrainConfig,
     train: DataFingerprint,
     test: DataFingerprint,
-    every: EvaluateEvery,
+    every: Every,
     metrics: &'a MetricOptions,
     time_limit_seconds: Option<f64>,
     // The same settings give the same model on any machine, but not in the
@@ -220,7 +188,7 @@ mod tests {
             train: train.view(),
             test: test.view(),
             unknown_labels: &|_| 0,
-            every: EvaluateEvery::Epochs(0.5),
+            every: Every::Epochs(0.5),
             metrics: &metrics,
             time_limit_seconds: None,
         };
@@ -268,7 +236,7 @@ mod tests {
         let mut watch = Watch::default();
         run_matrix(&other, &arena, &folder, &mut watch).unwrap();
         assert_eq!(watch.started, [0]);
-        let often = Arena { every: EvaluateEvery::Iterations(3), ..arena };
+        let often = Arena { every: Every::Iterations(3), ..arena };
         run_matrix(&runs[..1], &often, &folder, &mut watch).unwrap();
         assert_eq!(watch.started, [0, 0]);
         let swapped = Arena { train: test.view(), test: train.view(), ..arena };

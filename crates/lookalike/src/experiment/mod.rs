@@ -22,9 +22,9 @@ mod method;
 mod run;
 pub mod summary;
 
-pub use matrix::{DataFingerprint, MatrixObserver, RunFolder, run_matrix};
+pub use matrix::{MatrixObserver, RunFolder, run_matrix};
 pub use method::Method;
-pub use run::{Arena, CurvePoint, EvaluateEvery, PlannedRun, RunRecord};
+pub use run::{Arena, CurvePoint, PlannedRun, RunRecord};
 
 use crate::data::DataError;
 use crate::metrics::MetricsError;

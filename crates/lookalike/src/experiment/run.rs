@@ -1,40 +1,19 @@
 //! One run: train with fixed settings, measure along the way, keep the curve.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use lookalike_kernels::Cpu;
 use serde::{Deserialize, Serialize};
 
 use super::{ExperimentError, MatrixObserver, Method};
 use crate::data::Examples;
-use crate::metrics::{MetricOptions, TrainingFrequencies};
-use crate::predict::evaluate;
-use crate::train::{TrainConfig, TrainError, Trainer};
-
-/// How often a run is evaluated.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum EvaluateEvery {
-    /// After this part of an epoch, or so many epochs.
-    Epochs(f64),
-    /// After so many steps.
-    Iterations(u64),
-}
-
-impl EvaluateEvery {
-    /// Whether step number `iteration` (from 1) completes a period. Periods
-    /// need not be whole steps: a step completes the multiples it passes.
-    fn is_due(self, iteration: u64, steps_per_epoch: u64) -> bool {
-        let period = match self {
-            Self::Iterations(steps) => steps.max(1) as f64,
-            Self::Epochs(epochs) => epochs * steps_per_epoch as f64,
-        };
-        // A small allowance: 0.1 epochs taken ten times is one epoch.
-        let periods = |iteration: u64| (iteration as f64 / period + 1e-9).floor();
-        periods(iteration) > periods(iteration - 1)
-    }
-}
+use crate::metrics::{MetricOptions, Metrics};
+use crate::predict::Evaluation;
+use crate::train::{
+    Every, NothingKept, Observer, Outcome, RunPlan, StepReport, TrainConfig, TrainError, Trainer, Validation,
+    run as run_training,
+};
 
 /// What all runs of a matrix have in common.
 #[derive(Clone, Copy)]
@@ -48,7 +27,7 @@ pub struct Arena<'a> {
     /// True labels of a test example that the model does not know.
     pub unknown_labels: &'a (dyn Fn(usize) -> usize + Sync),
     /// How often to measure.
-    pub every: EvaluateEvery,
+    pub every: Every,
     /// What to measure.
     pub metrics: &'a MetricOptions,
     /// Ends each run after so many seconds of training.
@@ -125,87 +104,69 @@ pub(super) fn train_run(
         source,
     };
     let started = Instant::now();
+    Metrics::new(arena.metrics, None)?;
     let mut trainer = Trainer::new(run.settings.clone(), arena.train, arena.cpu).map_err(failed)?;
-    let steps_per_epoch = trainer.steps_per_epoch();
-    let mut record = RunRecord {
+    let plan = RunPlan {
+        validation: Some(Validation {
+            examples: arena.test,
+            unknown_labels: arena.unknown_labels,
+            every: arena.every,
+            metrics: arena.metrics.clone(),
+            patience: None,
+        }),
+        time_limit: arena.time_limit_seconds.and_then(|limit| Duration::try_from_secs_f64(limit).ok()),
+    };
+    let mut recorder = Recorder { observer, curve: Vec::new(), loss_sum: 0.0, steps: 0 };
+    let diverged = match run_training(&mut trainer, &plan, &mut NothingKept, &mut recorder) {
+        Ok(Outcome::Stopped) => return Ok(None),
+        Ok(_) => None,
+        // That a method diverges is a result of the experiment, not its end.
+        Err(error @ TrainError::Diverged { .. }) => Some(error.to_string()),
+        Err(error) => return Err(failed(error)),
+    };
+    let stats = trainer.sampler_stats().filter(|stats| stats.wanted > 0);
+    Ok(Some(RunRecord {
         key,
         run: run.clone(),
-        curve: Vec::new(),
-        negatives_given_share: None,
-        diverged: None,
-        wall_seconds: 0.0,
-    };
-    let mut losses = (0.0, 0u64);
-    while !trainer.is_done() {
-        let report = match trainer.step() {
-            Ok(report) => report,
-            // That a method diverges is a result of the experiment, not its end.
-            Err(error @ TrainError::Diverged { .. }) => {
-                record.diverged = Some(error.to_string());
-                break;
-            }
-            Err(error) => return Err(failed(error)),
-        };
-        observer.on_step(&trainer, &report);
-        if observer.should_stop() {
-            return Ok(None);
-        }
-        losses = (losses.0 + report.loss, losses.1 + 1);
-        let progress = report.progress;
-        let out_of_time = arena.time_limit_seconds.is_some_and(|limit| progress.train_seconds >= limit);
-        let due = arena.every.is_due(progress.iteration, steps_per_epoch);
-        if due || out_of_time || trainer.is_done() {
-            let point = measure(&trainer, arena, losses.0 / losses.1 as f64)?;
-            losses = (0.0, 0);
-            observer.on_evaluation(&point);
-            record.curve.push(point);
-        }
-        if out_of_time {
-            break;
-        }
+        curve: recorder.curve,
+        negatives_given_share: stats.map(|stats| stats.given as f64 / stats.wanted as f64),
+        diverged,
+        wall_seconds: started.elapsed().as_secs_f64(),
+    }))
+}
+
+/// Keeps the curve of a run, and tells whoever watches the matrix.
+struct Recorder<'a> {
+    observer: &'a mut dyn MatrixObserver,
+    curve: Vec<CurvePoint>,
+    /// Of the batches since the last point.
+    loss_sum: f64,
+    steps: u64,
+}
+
+impl Observer for Recorder<'_> {
+    fn on_step(&mut self, trainer: &Trainer<'_>, report: &StepReport) {
+        self.observer.on_step(trainer, report);
+        self.loss_sum += report.loss;
+        self.steps += 1;
     }
-    let stats = trainer.sampler_stats().filter(|stats| stats.wanted > 0);
-    record.negatives_given_share = stats.map(|stats| stats.given as f64 / stats.wanted as f64);
-    record.wall_seconds = started.elapsed().as_secs_f64();
-    Ok(Some(record))
-}
 
-fn measure(trainer: &Trainer<'_>, arena: &Arena<'_>, loss: f64) -> Result<CurvePoint, ExperimentError> {
-    let model = &trainer.model;
-    let frequencies =
-        TrainingFrequencies { examples_of_class: &model.class_counts, num_examples: trainer.num_examples() };
-    let evaluation = evaluate(
-        arena.cpu,
-        &model.network,
-        &arena.test,
-        arena.unknown_labels,
-        arena.metrics,
-        Some(frequencies),
-    )?;
-    let progress = model.progress;
-    let known = evaluation.values.iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Ok(CurvePoint {
-        iteration: progress.iteration,
-        epoch: progress.epoch as f64 + progress.position as f64 / trainer.num_examples() as f64,
-        train_seconds: progress.train_seconds,
-        loss,
-        metrics: known.collect(),
-    })
-}
+    fn on_evaluation(&mut self, trainer: &Trainer<'_>, evaluation: &Evaluation, _is_best: bool) {
+        let known = evaluation.values.iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let progress = trainer.state.progress;
+        let point = CurvePoint {
+            iteration: progress.iteration,
+            epoch: trainer.epochs_done(),
+            train_seconds: progress.train_seconds,
+            loss: self.loss_sum / self.steps as f64,
+            metrics: known.collect(),
+        };
+        (self.loss_sum, self.steps) = (0.0, 0);
+        self.observer.on_evaluation(&point);
+        self.curve.push(point);
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn evaluations_fall_due_where_a_period_ends() {
-        let due = |every: EvaluateEvery| -> Vec<u64> { (1..=20).filter(|&i| every.is_due(i, 10)).collect() };
-        assert_eq!(due(EvaluateEvery::Epochs(1.0)), [10, 20]);
-        assert_eq!(due(EvaluateEvery::Epochs(0.25)), [3, 5, 8, 10, 13, 15, 18, 20]);
-        assert_eq!(due(EvaluateEvery::Iterations(7)), [7, 14]);
-        // More often than there are steps: at every step.
-        assert_eq!(due(EvaluateEvery::Epochs(0.01)).len(), 20);
-        let tenths: Vec<u64> = due(EvaluateEvery::Epochs(0.1));
-        assert_eq!(tenths, (1..=20).collect::<Vec<_>>());
+    fn should_stop(&mut self) -> bool {
+        self.observer.should_stop()
     }
 }

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | hash a query | O(K·L) |
 //! | look up a bucket | O(1) |
+//! | look up a query in all tables ([`HashTables::look_up`]) | O(1) a class in its buckets |
 //! | rebuild everything (algorithm 2) | O(N·K·L) to hash, O(N·L) to sort |
 //! | re-hash C changed classes (algorithm 5) | O(C·K·L) to hash, O(N·L) to sort |
 //!
@@ -18,8 +19,8 @@ mod block;
 pub mod choose;
 pub mod dwta;
 pub mod family;
+mod lookup;
 mod occupancy;
-mod per_thread;
 pub mod schedule;
 pub mod simhash;
 pub mod tables;
@@ -28,8 +29,8 @@ pub use block::Block;
 pub use choose::{Choice, Wanted};
 pub use dwta::Dwta;
 pub use family::{Codes, Family, FamilyShape, HashError, HashFamily, HashScratch};
+pub use lookup::{Lookup, LookupOptions};
 pub use occupancy::Occupancy;
-pub(crate) use per_thread::PerThread;
 pub use schedule::RefreshSchedule;
 pub use simhash::SimHash;
 pub use tables::{HashTables, Incremental};

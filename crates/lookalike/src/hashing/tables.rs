@@ -19,8 +19,9 @@ use lookalike_mapped::Buffer;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::{Block, HashFamily, HashScratch, Occupancy, PerThread};
+use super::{Block, HashFamily, HashScratch, Occupancy};
 use crate::model::RowsView;
+use crate::scratch::PerThread;
 
 /// Codes in memory while tables are built, unless they are kept.
 const CODES_BYTES_MAX: usize = 128 << 20;

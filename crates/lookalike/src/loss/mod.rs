@@ -1,36 +1,45 @@
 //! Losses over candidates, walked class by class.
 //!
-//! Scores lie in the order of classes (see [`crate::train`]), so a softmax over
-//! an example's candidates is taken in passes over all pairs with a small table
-//! of maxima and sums by example, never by gathering an example's scores:
+//! Scores lie in the order of classes (see [`crate::train`]), so what a loss
+//! needs of an example's scores is taken in passes over all pairs with a small
+//! table by example, never by gathering an example's scores. A loss is a type
+//! that says what happens in each pass ([`CandidateLoss`]):
 //!
-//! 1. the largest score of each example, while scores are computed,
-//! 2. `exp(score - max)` in place, and its sum by example,
-//! 3. the gradient `p - t`, with `t = 1/|y|` on true labels, just before it is used.
+//! | loss | over an example's candidates |
+//! |---|---|
+//! | [`Softmax`] | cross-entropy of the softmax with targets `1/|y|` |
+//! | [`Nce`] | logistic loss on each candidate (noise-contrastive estimation) |
 //!
 //! Examples without a label have no loss and no gradient.
 //!
-//! **Softmax** is the cross-entropy of the softmax over the candidates with
-//! targets `1/|y|`. With log-q correction scores become `s - ln q` first, where
-//! q is the expected number of times the sampler proposes the class, so that
-//! the sum over candidates estimates the sum over all classes.
-//!
-//! **Noise-contrastive estimation** is a logistic loss on each candidate with
-//! corrected scores: `-1/|y| Σ_y ln σ(s_y) - Σ_n ln σ(-s_n)`; see [`logistic`].
+//! With log-q correction scores become `s - ln q` first, where q is the expected
+//! number of times the sampler proposes the class, so that the sum over
+//! candidates estimates the sum over all classes.
 
+mod nce;
+mod row;
 mod running_sum;
+mod softmax;
 
+pub use nce::Nce;
+pub(crate) use row::weighted_softmax_gradient;
 pub(crate) use running_sum::RunningSum;
+pub use softmax::Softmax;
 
-use lookalike_kernels::FLAG_BITS;
+use std::ops::Range;
+
+use lookalike_kernels::{Cpu, FLAG_BITS};
 use serde::{Deserialize, Serialize};
+
+use crate::collective::Reducer;
+use crate::scratch::grow;
 
 /// Flag of an entry whose class is a true label of its example.
 pub const TRUTH: u32 = 1;
 /// Flag of an entry whose class was drawn at random.
 pub const DRAWN: u32 = 2;
 
-/// What is minimised.
+/// The losses by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
@@ -39,6 +48,73 @@ pub enum Loss {
     Softmax,
     /// Noise-contrastive estimation: each candidate is told from noise.
     Nce,
+}
+
+impl Loss {
+    /// The name used in options and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Softmax => "softmax",
+            Self::Nce => "nce",
+        }
+    }
+
+    /// What it does.
+    pub fn over_candidates(self) -> &'static dyn CandidateLoss {
+        match self {
+            Self::Softmax => &Softmax,
+            Self::Nce => &Nce,
+        }
+    }
+}
+
+/// A loss over the candidates of each example of a batch.
+///
+/// Law. For each batch the methods are called in the order they stand in here.
+/// `observe`, `weigh` and `gradients` run for all parts in parallel and see only
+/// their own part's pairs; the two `join`s see all parts, in their order, and
+/// make sums whole over all shards. Entries name examples ([`example_of`]) and
+/// carry flags; scores stand beside them and become gradients in place.
+pub trait CandidateLoss: Sync {
+    /// What the bias of a class starts from.
+    fn starting_bias(&self, num_classes: usize) -> f32;
+
+    /// Whether it is only right where the sampler knows how likely each of its
+    /// negatives was. Such a loss is always corrected by log-q.
+    fn needs_known_noise(&self) -> bool;
+
+    /// Whether it can be taken over all classes, a tile at a time.
+    fn can_score_every_class(&self) -> bool;
+
+    /// Right after some of a part's scores were computed, while they are in L1.
+    fn observe(&self, cpu: Cpu, scores: &[f32], entries: &[u32], part: &mut PartTerms);
+
+    /// When all scores are known.
+    fn join_observed(&self, parts: Parts<'_>, examples: &mut ExampleTerms, reducer: &mut dyn Reducer);
+
+    /// Once for each part: what loss and gradients need of its scores.
+    fn weigh(
+        &self,
+        cpu: Cpu,
+        scores: &mut [f32],
+        entries: &[u32],
+        examples: &ExampleTerms,
+        part: &mut PartTerms,
+    );
+
+    /// When all parts are weighed; gives the summed loss of the batch.
+    fn join_weighed(&self, parts: Parts<'_>, examples: &mut ExampleTerms, reducer: &mut dyn Reducer) -> f64;
+
+    /// The gradients of some pairs, just before they are used.
+    fn gradients(
+        &self,
+        cpu: Cpu,
+        scores: &mut [f32],
+        entries: &[u32],
+        pairs: Range<usize>,
+        examples: &ExampleTerms,
+        part: &PartTerms,
+    );
 }
 
 /// An entry of a class's list: the example's place in the batch and flags.
@@ -51,64 +127,69 @@ pub fn example_of(entry: u32) -> usize {
     (entry >> FLAG_BITS) as usize
 }
 
-/// Per example: what the passes over pairs need to know.
+/// What the passes need to know by example.
 #[derive(Debug, Default)]
 pub struct ExampleTerms {
     /// Target of each true label: `1/|y|`, or 0 without labels.
     pub target: Vec<f32>,
     /// `ln q` of classes drawn at random.
     pub drawn_log_q: Vec<f32>,
+    /// True labels of all examples.
+    pub num_truths: usize,
     /// Largest score.
-    pub max: Vec<f32>,
-    /// After the passes: the factor that turns `exp(score - max)` into a gradient.
-    pub factor: Vec<f32>,
+    pub(crate) max: Vec<f32>,
+    /// The factor that turns `exp(score - max)` into a gradient.
+    pub(crate) factor: Vec<f32>,
 }
 
-/// Adds to each pair's score what does not come from its class vector: the
-/// correction of drawn classes.
+impl ExampleTerms {
+    /// Makes room for a batch.
+    pub(crate) fn resize(&mut self, batch: usize) {
+        for terms in [&mut self.target, &mut self.drawn_log_q, &mut self.max, &mut self.factor] {
+            grow(terms, batch);
+        }
+    }
+
+    /// The number of examples.
+    pub(crate) fn len(&self) -> usize {
+        self.target.len()
+    }
+
+    /// What each example's gradient is multiplied with: the batch's loss is a mean.
+    fn scale(&self) -> f32 {
+        1.0 / self.len() as f32
+    }
+}
+
+/// All parts of the classes, in their order.
+pub type Parts<'a> = &'a mut dyn Iterator<Item = &'a PartTerms>;
+
+/// What one part of the classes contributes to the passes.
+#[derive(Debug, Default)]
+pub struct PartTerms {
+    /// Where the entries of true labels are.
+    truths: Vec<u32>,
+    /// By example: largest score.
+    max: Vec<f32>,
+    /// By example: sum of exponentials.
+    sum: Vec<f32>,
+    loss: f64,
+}
+
+impl PartTerms {
+    /// Before the first scores of a batch.
+    pub(crate) fn start(&mut self, batch: usize) {
+        self.max.clear();
+        self.max.resize(batch, f32::NEG_INFINITY);
+        self.loss = 0.0;
+    }
+}
+
+/// Takes the correction of drawn classes off their scores.
 pub fn correct_drawn(scores: &mut [f32], entries: &[u32], drawn_log_q: &[f32]) {
     for (score, &entry) in scores.iter_mut().zip(entries) {
         if entry & DRAWN != 0 {
             *score -= drawn_log_q[example_of(entry)];
         }
     }
-}
-
-/// `-Σ t · (score - max)` over the pairs of true labels, which stand at `truths`.
-pub fn truth_loss(scores: &[f32], entries: &[u32], truths: &[u32], terms: &ExampleTerms) -> f64 {
-    let loss_at = |&at: &u32| {
-        let example = example_of(entries[at as usize]);
-        f64::from(terms.target[example] * (scores[at as usize] - terms.max[example]))
-    };
-    -truths.iter().map(loss_at).sum::<f64>()
-}
-
-/// Turns probabilities into gradients: `p - t` on true labels, scaled.
-pub fn subtract_targets(gradients: &mut [f32], entries: &[u32], truths: &[u32], target: &[f32], scale: f32) {
-    for &at in truths {
-        gradients[at as usize] -= target[example_of(entries[at as usize])] * scale;
-    }
-}
-
-/// The logistic loss of noise-contrastive estimation: turns scores into
-/// gradients in place and gives the loss. True labels weigh `1/|y|` each, so
-/// that an example counts once however many labels it has; noise weighs 1.
-pub fn logistic(scores: &mut [f32], entries: &[u32], target: &[f32], scale: f32) -> f64 {
-    let mut loss = 0.0;
-    for (score, &entry) in scores.iter_mut().zip(entries) {
-        let target = target[example_of(entry)];
-        let (sign, weight) = match (entry & TRUTH != 0, target > 0.0) {
-            (true, _) => (1.0, target),
-            (false, true) => (-1.0, 1.0),
-            // No label, no loss.
-            (false, false) => (-1.0, 0.0),
-        };
-        let margin = sign * *score;
-        // ln(1 + exp(-margin)) without overflow.
-        let tail = (-margin.abs()).exp();
-        loss += f64::from(weight * ((-margin).max(0.0) + tail.ln_1p()));
-        let wrong = if margin >= 0.0 { tail / (1.0 + tail) } else { 1.0 / (1.0 + tail) };
-        *score = -sign * weight * wrong * scale;
-    }
-    loss
 }

@@ -29,11 +29,20 @@ impl RunningSum {
     /// Adds what `other` has summed up.
     pub(crate) fn merge(&mut self, other: Self) {
         let max = self.max.max(other.max);
-        let scaled = |part: Self| match part.max {
+        *self = Self { max, sum: self.sum_over(max) + other.sum_over(max) };
+    }
+
+    /// The largest score.
+    pub(crate) fn max(&self) -> f32 {
+        self.max
+    }
+
+    /// `Σ exp(score - max)` for a `max` that is no smaller than any score.
+    pub(crate) fn sum_over(&self, max: f32) -> f64 {
+        match self.max {
             f32::NEG_INFINITY => 0.0,
-            _ => part.sum * f64::from(part.max - max).exp(),
-        };
-        *self = Self { max, sum: scaled(*self) + scaled(other) };
+            own => self.sum * f64::from(own - max).exp(),
+        }
     }
 
     /// `ln Σ exp(score)`; negative infinity if there was no score.

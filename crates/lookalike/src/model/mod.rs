@@ -1,11 +1,15 @@
-//! The network: sparse input, hidden layers, a huge output layer.
+//! What answers: a network over sparse input, and what may stand beside it.
 //!
 //! `E_x = act(b + Σ v_f W1[f])`, optionally more dense layers, and a score
 //! `w_i · E_x + b_i` for each class. Input and output layer are rows (a feature
 //! each, a class each) of which a batch touches few; hidden layers in between
 //! are small and dense. A class may own a sparse row besides ([`SparsePart`]), and
 //! the model may keep the examples it was trained on ([`Neighbours`]).
+//!
+//! Architecture invariant: nothing here is needed for training alone. Moments,
+//! progress and settings belong to [`crate::train::TrainingState`].
 
+mod embeddings;
 mod examples_of_class;
 mod hidden;
 mod lists;
@@ -15,10 +19,112 @@ mod rows;
 mod sparse;
 mod view;
 
+pub use embeddings::Embeddings;
+pub(crate) use hidden::EXAMPLES_PER_BLOCK;
 pub use hidden::Hidden;
 pub use neighbours::{NeighbourScratch, Neighbours};
 pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};
-pub(crate) use rows::with_store;
-pub use rows::{Biases, BiasesMut, Rows, RowsMut, Storage, Store, Stored};
+pub(crate) use rows::with_numbers;
+pub use rows::{Numbers, Rows, Storage};
 pub use sparse::{MeanRows, Postings, SparsePart, SparseStart};
 pub use view::{RowData, RowsView};
+
+use crate::data::Examples;
+use crate::text::{LabelNames, TextPipeline};
+
+/// Everything that an answer needs, and nothing else.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// The network's parameters.
+    pub network: Network,
+    /// Weights of classes on features, beside the network.
+    pub sparse: Option<SparsePart>,
+    /// Training examples that classes are also scored by.
+    pub neighbours: Option<Neighbours>,
+    /// How often each class occurred in training.
+    pub frequencies: ClassFrequencies,
+    /// How text becomes features and classes become names, if trained from text.
+    pub text: Option<TextPipeline>,
+    /// The classes' names, if they have names without being trained from text.
+    pub names: Option<LabelNames>,
+}
+
+/// How often classes occurred among the training examples. Examples held out
+/// from training to choose settings count too: they are training data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClassFrequencies {
+    /// How many training examples each class had.
+    pub examples_of_class: Vec<u32>,
+    /// Training examples that have a label.
+    pub num_examples: usize,
+}
+
+impl ClassFrequencies {
+    /// Of some examples.
+    pub fn of(examples: &Examples<'_>) -> Self {
+        let num_examples = (0..examples.len()).filter(|&i| !examples.labels(i).is_empty()).count();
+        Self { examples_of_class: examples.label_counts(), num_examples }
+    }
+
+    /// Counts further examples of the same classes.
+    pub fn add(&mut self, more: &Self) {
+        for (count, more) in self.examples_of_class.iter_mut().zip(&more.examples_of_class) {
+            *count += more;
+        }
+        self.num_examples += more.num_examples;
+    }
+}
+
+impl Model {
+    /// A network alone.
+    pub fn new(network: Network, frequencies: ClassFrequencies) -> Self {
+        Self { network, sparse: None, neighbours: None, frequencies, text: None, names: None }
+    }
+
+    /// The number of classes.
+    pub fn num_classes(&self) -> usize {
+        self.network.config.num_classes
+    }
+
+    /// The number of features.
+    pub fn num_features(&self) -> usize {
+        self.network.config.num_features
+    }
+
+    /// The number of parameters.
+    pub fn num_parameters(&self) -> usize {
+        self.network.num_parameters() + self.sparse.as_ref().map_or(0, SparsePart::num_entries)
+    }
+
+    /// What a class scores whatever the example: its bias and, of the sparse part,
+    /// what its frequency adds.
+    pub fn class_bias(&self) -> Vec<f32> {
+        let bias = &self.network.output.bias;
+        match self.sparse.as_ref().filter(|sparse| sparse.blend() != 0.0) {
+            Some(sparse) => {
+                let blended = |(bias, prior): (&f32, &f32)| bias + sparse.blend() * prior;
+                bias.iter().zip(sparse.priors()).map(blended).collect()
+            }
+            None => bias.clone(),
+        }
+    }
+
+    /// The classes' names, if they have names.
+    pub fn label_names(&self) -> Option<&LabelNames> {
+        self.text.as_ref().map(|text| &text.names).or(self.names.as_ref())
+    }
+
+    /// A class's name: its own where it has one, else its number.
+    pub fn class_name(&self, class: u32) -> String {
+        let name = self.label_names().and_then(|names| names.name(class));
+        name.map_or_else(|| class.to_string(), str::to_owned)
+    }
+
+    /// The class of a name, or of a number where classes have no names.
+    pub fn class_id(&self, name: &str) -> Option<u32> {
+        match self.label_names() {
+            Some(names) => names.id(name),
+            None => name.parse().ok().filter(|&id: &u32| (id as usize) < self.num_classes()),
+        }
+    }
+}

@@ -1,15 +1,13 @@
-//! The whole network and its forward pass up to the embedding.
+//! The network and its forward pass up to the embedding.
 
 use lookalike_kernels::{AlignedVec, Cpu, padded, sum_rows};
 use rand::Rng as _;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::embeddings::Embeddings;
 use super::hidden::Hidden;
-use super::neighbours::Neighbours;
-use super::rows::{Biases, Rows, Storage, with_store};
-use super::sparse::SparsePart;
-use super::view::RowsView;
+use super::rows::{Rows, Storage, with_numbers};
 use crate::data::Examples;
 use crate::random::{Stream, rng};
 
@@ -106,7 +104,7 @@ pub struct NetworkConfig {
     pub storage: Storage,
 }
 
-/// All parameters.
+/// The network's parameters.
 #[derive(Clone, Debug)]
 pub struct Network {
     /// The shape.
@@ -114,15 +112,11 @@ pub struct Network {
     /// A row a feature.
     pub input: Rows,
     /// Biases of the first hidden layer.
-    pub input_bias: Biases,
+    pub input_bias: Vec<f32>,
     /// Dense layers after the first.
     pub hidden: Vec<Hidden>,
     /// A class vector a class, with its bias.
     pub output: Rows,
-    /// Weights of classes on features, beside the network.
-    pub sparse: Option<SparsePart>,
-    /// Training examples that classes are also scored by.
-    pub neighbours: Option<Neighbours>,
 }
 
 impl Network {
@@ -135,11 +129,9 @@ impl Network {
         let last = config.hidden[config.hidden.len() - 1];
         Self {
             input: Rows::zeroed(config.num_features, first, config.storage, false),
-            input_bias: Biases::zeroed(first),
+            input_bias: vec![0.0; first],
             hidden: config.hidden.windows(2).map(|pair| Hidden::zeroed(pair[0], pair[1])).collect(),
             output: Rows::zeroed(config.num_classes, last, config.storage, true),
-            sparse: None,
-            neighbours: None,
             config,
         }
     }
@@ -169,31 +161,18 @@ impl Network {
         network
     }
 
-    /// Makes room for moments and gradients.
-    pub fn prepare_training(&mut self) {
-        self.input.prepare_training();
-        self.input_bias.prepare_training();
-        self.hidden.iter_mut().for_each(Hidden::prepare_training);
-        self.output.prepare_training();
-    }
-
-    /// Width of an embedding, padded.
-    pub fn embedding_stride(&self) -> usize {
-        self.output.stride
-    }
-
     /// Computes the activations of all hidden layers for a batch of examples.
     pub fn embed(&self, cpu: Cpu, examples: &Examples<'_>, batch: &[u32], out: &mut Activations) {
         out.resize(self, batch.len());
         let (first, rest) = out.layers.split_at_mut(1);
         let stride = self.input.stride;
-        with_store!(&self.input.stored, store => {
+        with_numbers!(&self.input.weights, weights => {
             first[0][..batch.len() * stride].par_chunks_mut(stride).zip(batch).for_each(|(row, &example)| {
                 let (ids, values) = examples.features(example as usize);
                 row.fill(0.0);
-                sum_rows(cpu, &store.w, ids, values, row);
+                sum_rows(cpu, weights, ids, values, row);
                 let factor = self.config.normalise.factor(values);
-                for (x, &bias) in row.iter_mut().zip(&self.input_bias.w) {
+                for (x, &bias) in row.iter_mut().zip(&self.input_bias) {
                     *x = *x * factor + bias;
                 }
                 self.config.activation.apply(row);
@@ -208,24 +187,11 @@ impl Network {
         }
     }
 
-    /// What the sparse part scores a class for an example, before blending.
-    pub fn sparse_score(&self, examples: &Examples<'_>, example: u32, class: u32) -> f32 {
-        let Some(sparse) = &self.sparse else { return 0.0 };
-        let (features, weights) = sparse.row(class as usize);
-        let (ids, values) = examples.features(example as usize);
-        let products = ids
-            .iter()
-            .zip(values)
-            .filter_map(|(id, value)| features.binary_search(id).ok().map(|place| value * weights[place]));
-        self.config.normalise.factor(values) * products.sum::<f32>()
-    }
-
     /// The number of parameters.
     pub fn num_parameters(&self) -> usize {
-        let rows = |rows: &Rows| rows.len * rows.dim + rows.bias.w.len();
+        let rows = |rows: &Rows| rows.len * rows.dim + rows.bias.len();
         let hidden: usize = self.hidden.iter().map(|h| h.inputs * h.outputs + h.outputs).sum();
-        let sparse = self.sparse.as_ref().map_or(0, SparsePart::num_entries);
-        rows(&self.input) + self.input_bias.w.len() + hidden + rows(&self.output) + sparse
+        rows(&self.input) + self.input_bias.len() + hidden + rows(&self.output)
     }
 }
 
@@ -253,8 +219,8 @@ impl Activations {
     }
 
     /// The batch's embeddings: the last layer.
-    pub fn embeddings(&self) -> RowsView<'_> {
+    pub fn embeddings(&self) -> Embeddings<'_> {
         let last = self.layers.last().map_or(&[][..], |layer| &layer[..self.batch * padded(self.dim)]);
-        RowsView::f32(last, self.dim)
+        Embeddings::padded(last, self.dim)
     }
 }

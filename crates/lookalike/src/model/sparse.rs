@@ -9,8 +9,9 @@
 //!
 //! `score(x, c) = w_c · E_x + b_c + blend · (u_c · x + prior · ln n_c)`
 //!
-//! with `blend` chosen on examples held out from training. At the end of an epoch
-//! `b_c` takes in the last term, so that whoever ranks need not know of it.
+//! with `blend` chosen on examples held out from training. What the frequency of a
+//! class adds ([`SparsePart::priors`]) belongs to the sparse part: the network's own
+//! bias knows nothing of it.
 //!
 //! Memory: 8 bytes an entry, and as much again for [`Postings`], the same
 //! weights by feature, which ranking all classes needs.
@@ -25,7 +26,7 @@ use super::Normalise;
 use super::examples_of_class::ExamplesOfClass;
 use super::lists::{lengths, offsets};
 use crate::data::Examples;
-use crate::hashing::PerThread;
+use crate::scratch::PerThread;
 
 /// A sparse row of weights for each class.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +36,8 @@ pub struct SparsePart {
     /// Feature of each entry, ascending within a class.
     pub features: Vec<u32>,
     weights: Vec<f32>,
+    /// By class: what its frequency adds to its score.
+    priors: Vec<f32>,
     blend: f32,
     start: SparseStart,
     postings: OnceLock<Postings>,
@@ -89,16 +92,21 @@ pub struct MeanRows {
 
 impl SparsePart {
     /// From the number of entries of each class, and the entries, class after
-    /// class. Whoever calls it guarantees that the lengths add up to them, and
-    /// that features ascend within a class.
+    /// class, with how many training examples each class had. Whoever calls it
+    /// guarantees that the lengths add up to the entries, and that features ascend
+    /// within a class.
     pub fn from_parts(
         lengths: &[u32],
         features: Vec<u32>,
         weights: Vec<f32>,
-        blend: f32,
-        start: SparseStart,
+        (blend, start): (f32, SparseStart),
+        class_counts: &[u32],
     ) -> Self {
-        Self { offsets: offsets(lengths), features, weights, blend, start, postings: OnceLock::new() }
+        let offsets = offsets(lengths);
+        let priors = Vec::new();
+        let mut part = Self { offsets, features, weights, priors, blend, start, postings: OnceLock::new() };
+        part.set_class_counts(class_counts);
+        part
     }
 
     /// Each class at the mean of those of its examples that are in `chosen`; and
@@ -110,6 +118,7 @@ impl SparsePart {
         chosen: &[u32],
         normalise: Normalise,
         start: MeanRows,
+        class_counts: &[u32],
     ) -> (Self, Vec<f32>) {
         let by_class = ExamplesOfClass::new(examples, chosen);
         let mut workers = PerThread::<MeanWorker>::default();
@@ -126,7 +135,7 @@ impl SparsePart {
             features.push(feature);
             weights.push(weight);
         }
-        (Self::from_parts(&lengths, features, weights, 1.0, start.start), own)
+        (Self::from_parts(&lengths, features, weights, (1.0, start.start), class_counts), own)
     }
 
     /// The number of weights.
@@ -182,8 +191,25 @@ impl SparsePart {
     }
 
     /// What the frequency of each class adds to its sparse score.
-    pub fn priors(&self, class_counts: &[u32]) -> Vec<f32> {
-        class_counts.iter().map(|&count| self.start.prior() * (count.max(1) as f32).ln()).collect()
+    pub fn priors(&self) -> &[f32] {
+        &self.priors
+    }
+
+    /// Says how many training examples each class has had by now.
+    pub fn set_class_counts(&mut self, class_counts: &[u32]) {
+        let prior = |&count: &u32| self.start.prior() * (count.max(1) as f32).ln();
+        self.priors = class_counts.iter().map(prior).collect();
+    }
+
+    /// What the weights of a class score an example whose values are multiplied by
+    /// `factor`, before blending and without the prior.
+    pub fn score(&self, (ids, values): (&[u32], &[f32]), factor: f32, class: u32) -> f32 {
+        let (features, weights) = self.row(class as usize);
+        let weighted = |(id, value): (&u32, &f32)| {
+            let place = features.binary_search(id).ok()?;
+            Some(value * weights[place])
+        };
+        factor * ids.iter().zip(values).filter_map(weighted).sum::<f32>()
     }
 
     /// The weights by feature; made on first use after a change.
@@ -299,7 +325,7 @@ mod tests {
     fn a_class_starts_at_the_mean_of_its_chosen_examples() {
         let data = data();
         let start = MeanRows { start: SparseStart::Centroid, length: 10.0, entries_max: 100 };
-        let (sparse, own) = SparsePart::from_means(&data.view(), &[0, 1], Normalise::L2, start);
+        let (sparse, own) = SparsePart::from_means(&data.view(), &[0, 1], Normalise::L2, start, &[3, 0, 1]);
         // Class 0: (0.6, 0.8 at 2) + (1, 0) = (1.6, 0.8), scaled to length 10.
         let (features, weights) = sparse.row(0);
         assert_eq!(features, [0, 2]);
@@ -316,7 +342,8 @@ mod tests {
     fn logarithms_grow_with_the_mean_of_a_class() {
         let data = data();
         let start = MeanRows { start: SparseStart::LogMean, length: 10.0, entries_max: 100 };
-        let (sparse, own) = SparsePart::from_means(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        let (sparse, own) =
+            SparsePart::from_means(&data.view(), &[0, 1, 2], Normalise::L2, start, &[1, 0, 3]);
         // Class 0: mean (1.6, 0.8, 1) / 3 at features 0, 2 and 3.
         let expected = [1.6f32, 0.8, 1.0].map(|sum| LOG_GAIN * (LOG_SHARPNESS * sum / 3.0).ln_1p());
         let (features, weights) = sparse.row(0);
@@ -324,14 +351,14 @@ mod tests {
         assert!(weights.iter().zip(expected).all(|(w, e)| (w - e).abs() < 1e-4), "{weights:?} {expected:?}");
         assert_eq!(own, [0.0; 3]);
         assert_eq!(sparse.start(), SparseStart::LogMean);
-        assert_eq!(sparse.priors(&[1, 0, 3]), [0.0, 0.0, 3f32.ln()]);
+        assert_eq!(sparse.priors(), [0.0, 0.0, 3f32.ln()]);
     }
 
     #[test]
     fn the_largest_entries_stay() {
         let data = data();
         let start = MeanRows { start: SparseStart::Centroid, length: 1.0, entries_max: 1 };
-        let (sparse, _) = SparsePart::from_means(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        let (sparse, _) = SparsePart::from_means(&data.view(), &[0, 1, 2], Normalise::L2, start, &[1, 0, 3]);
         assert_eq!(sparse.row(0), (&[0][..], &[1.0][..]));
     }
 
@@ -339,7 +366,8 @@ mod tests {
     fn postings_are_the_transpose_and_follow_changes() {
         let data = data();
         let start = MeanRows { start: SparseStart::Centroid, length: 1.0, entries_max: 100 };
-        let (mut sparse, _) = SparsePart::from_means(&data.view(), &[0, 1, 2], Normalise::L2, start);
+        let (mut sparse, _) =
+            SparsePart::from_means(&data.view(), &[0, 1, 2], Normalise::L2, start, &[1, 0, 3]);
         let check = |sparse: &SparsePart| {
             let mut entries = 0;
             for feature in 0..4u32 {

@@ -13,6 +13,11 @@
 //!
 //! Cost: O(rows touched · width) a step.
 
+mod moments;
+
+pub(crate) use moments::with_layer;
+pub use moments::{HiddenMoments, LayerMut, NetworkMoments, RowMoments, RowsMut, ScalarMoments, ScalarsMut};
+
 use lookalike_kernels::{AdamStep, Cpu, Element, Moments, adam_row, backward_adam_row};
 use serde::{Deserialize, Serialize};
 
@@ -155,8 +160,7 @@ pub struct RowState<'a, T> {
     pub v: &'a mut [T],
     /// When the row was last touched (kept up by `exact` only).
     pub last: &'a mut u32,
-    /// How many elements further on lies the row to ask memory for meanwhile; 0 if
-    /// none.
+    /// How many elements further on lies the row to prefetch meanwhile; 0 if none.
     pub ahead: usize,
 }
 

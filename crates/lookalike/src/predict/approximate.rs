@@ -14,7 +14,7 @@ use crate::model::{RowData, RowsView};
 #[derive(Debug, Default)]
 pub struct RescoreScratch {
     entries: Vec<u32>,
-    products: Vec<f32>,
+    of_candidates: Vec<f32>,
     best: Best,
     classes: Vec<u32>,
     scores: Vec<f32>,
@@ -40,12 +40,14 @@ pub fn rescore<'s>(
     scratch.classes.clear();
     scratch.scores.clear();
     if k > 0 {
-        scratch.multiply(cpu, class_vectors, embedding, candidates);
-        scratch.best.reset(k.min(candidates.len()).max(1));
-        for (&class, product) in candidates.iter().zip(&scratch.products) {
-            scratch.best.offer(product + bias[class as usize], class);
+        let RescoreScratch { entries, of_candidates, best, .. } = scratch;
+        of_candidates.resize(candidates.len(), 0.0);
+        score_chosen(cpu, class_vectors, bias, embedding, candidates, entries, of_candidates);
+        best.reset(k.min(candidates.len()).max(1));
+        for (&class, &score) in candidates.iter().zip(&*of_candidates) {
+            best.offer(score, class);
         }
-        for (score, class) in scratch.best.ranked() {
+        for (score, class) in best.ranked() {
             scratch.classes.push(class);
             scratch.scores.push(score);
         }
@@ -53,31 +55,39 @@ pub fn rescore<'s>(
     Ranked { classes: &scratch.classes, scores: &scratch.scores }
 }
 
-impl RescoreScratch {
-    /// `products[i] = class_vectors[candidates[i]] · embedding`.
-    fn multiply(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, embedding: &[f32], candidates: &[u32]) {
-        self.products.clear();
-        self.products.resize(candidates.len(), 0.0);
-        // The product is symmetric: the embedding takes the part of the one row,
-        // so that the kernel gathers (and prefetches) the class vectors. Class
-        // ids must then fit beside the flag bits.
-        let gathered = class_vectors.len() <= 1 << (u32::BITS - FLAG_BITS);
-        match class_vectors.data {
-            RowData::F32(data) if gathered => {
-                self.entries.clear();
-                self.entries.extend(candidates.iter().map(|class| class << FLAG_BITS));
-                gather_dot(cpu, embedding, data, &self.entries, &mut self.products);
-            }
-            RowData::F32(data) => dot_each(cpu, data, embedding, candidates, &mut self.products),
-            RowData::Bf16(data) => dot_each(cpu, data, embedding, candidates, &mut self.products),
+/// `scores[i] = class_vectors[classes[i]] · embedding + bias[classes[i]]`; `entries`
+/// is working memory.
+pub(super) fn score_chosen(
+    cpu: Cpu,
+    class_vectors: RowsView<'_>,
+    bias: &[f32],
+    embedding: &[f32],
+    classes: &[u32],
+    entries: &mut Vec<u32>,
+    scores: &mut [f32],
+) {
+    // The product is symmetric: the embedding takes the part of the one row,
+    // so that the kernel gathers (and prefetches) the class vectors. Class
+    // ids must then fit beside the flag bits.
+    let gathered = class_vectors.len() <= 1 << (u32::BITS - FLAG_BITS);
+    match class_vectors.data {
+        RowData::F32(data) if gathered => {
+            entries.clear();
+            entries.extend(classes.iter().map(|class| class << FLAG_BITS));
+            gather_dot(cpu, embedding, data, entries, scores);
         }
+        RowData::F32(data) => dot_each(cpu, data, embedding, classes, scores),
+        RowData::Bf16(data) => dot_each(cpu, data, embedding, classes, scores),
+    }
+    for (score, &class) in scores.iter_mut().zip(classes) {
+        *score += bias[class as usize];
     }
 }
 
 /// One class vector at a time.
-fn dot_each<T: Element>(cpu: Cpu, data: &[T], embedding: &[f32], candidates: &[u32], products: &mut [f32]) {
+fn dot_each<T: Element>(cpu: Cpu, data: &[T], embedding: &[f32], classes: &[u32], products: &mut [f32]) {
     let stride = embedding.len();
-    for (&class, product) in candidates.iter().zip(products) {
+    for (&class, product) in classes.iter().zip(products) {
         let row = &data[class as usize * stride..][..stride];
         gather_dot(cpu, row, embedding, &[0], std::slice::from_mut(product));
     }

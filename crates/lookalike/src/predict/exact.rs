@@ -20,7 +20,7 @@ use super::ranking::TopK;
 use super::tile::{TILE_CLASSES, TILE_EXAMPLES, Tile};
 use crate::data::Examples;
 use crate::loss::RunningSum;
-use crate::model::{Normalise, Postings, RowsView};
+use crate::model::{Model, Normalise, Postings, RowsView};
 
 /// Examples whose pieces are in work at the same time; it bounds the memory.
 const WAVE_EXAMPLES: usize = 4 * TILE_EXAMPLES;
@@ -109,7 +109,37 @@ pub struct SparseQueries<'a> {
     pub batch: &'a [u32],
 }
 
-impl SparseQueries<'_> {
+impl<'a> SparseQueries<'a> {
+    /// With the sparse weights of a model, if it has any that count.
+    pub(super) fn of(model: &'a Model, examples: &Examples<'a>, batch: &'a [u32]) -> Option<Self> {
+        let sparse = model.sparse.as_ref().filter(|sparse| sparse.blend() != 0.0)?;
+        Some(Self {
+            postings: sparse.postings(model.num_features()),
+            blend: sparse.blend(),
+            normalise: model.network.config.normalise,
+            examples: *examples,
+            batch,
+        })
+    }
+
+    /// The features of an example of the batch, with the factor of their values.
+    fn features(&self, position: usize) -> (impl Iterator<Item = (u32, f32)> + use<'_>, f32) {
+        let (ids, values) = self.examples.features(self.batch[position] as usize);
+        let factor = self.blend * self.normalise.factor(values);
+        (ids.iter().copied().zip(values.iter().copied()), factor)
+    }
+
+    /// Adds the sparse scores of an example of the batch to the scores of all classes.
+    pub(super) fn add_to_all(&self, position: usize, scores: &mut [f32]) {
+        let (features, factor) = self.features(position);
+        for (id, value) in features {
+            let (posted, weights) = self.postings.of(id);
+            for (&class, weight) in posted.iter().zip(weights) {
+                scores[class as usize] += factor * value * weight;
+            }
+        }
+    }
+
     /// Puts a cursor for each feature of some examples at its first posting of
     /// a class from `class` on.
     fn start(&self, examples: Range<usize>, class: usize, cursors: &mut Vec<u32>) {
@@ -125,11 +155,10 @@ impl SparseQueries<'_> {
     /// Adds the sparse scores of a tile; tiles come in the order of classes.
     fn add(&self, examples: Range<usize>, classes: Range<usize>, cursors: &mut [u32], tile: &mut Tile) {
         let mut cursors = cursors.iter_mut();
-        for (row, &example) in self.batch[examples].iter().enumerate() {
-            let (ids, values) = self.examples.features(example as usize);
-            let factor = self.blend * self.normalise.factor(values);
+        for (row, position) in examples.enumerate() {
+            let (features, factor) = self.features(position);
             let scores = tile.scores(row);
-            for ((&id, &value), cursor) in ids.iter().zip(values).zip(cursors.by_ref()) {
+            for ((id, value), cursor) in features.zip(cursors.by_ref()) {
                 let (posted, weights) = self.postings.of(id);
                 let place = *cursor as usize;
                 for (&class, weight) in posted[place..].iter().zip(&weights[place..]) {
@@ -431,7 +460,7 @@ mod tests {
             }
             lengths.push((features.len() - before) as u32);
         }
-        let part = SparsePart::from_parts(&lengths, features, weights, blend, SparseStart::Centroid);
+        let part = SparsePart::from_parts(&lengths, features, weights, (blend, SparseStart::Centroid), &[]);
         let mut data = Dataset::empty(SPARSE_FEATURES, classes);
         for example in 0..examples {
             let has = |f: &u64| example % 7 != 2 && has(classes + example, *f);

@@ -16,7 +16,7 @@
 use lookalike_kernels::Cpu;
 
 use crate::data::Examples;
-use crate::model::{Activations, NeighbourScratch, Network, Rows};
+use crate::model::{Activations, Model, NeighbourScratch};
 
 /// The lead of a class over the mean of all classes, taken apart.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,17 +38,18 @@ pub struct Contributions {
 /// If there is no such example or class.
 pub fn contributions(
     cpu: Cpu,
-    network: &Network,
+    model: &Model,
     examples: &Examples<'_>,
     example: u32,
     class: u32,
 ) -> Contributions {
+    let network = &model.network;
     let mut activations = Activations::default();
     network.embed(cpu, examples, &[example], &mut activations);
     let layers = &activations.layers;
     let activation = network.config.activation;
 
-    let (mut gradient, bias) = above_the_mean(&network.output, class);
+    let (mut gradient, bias) = above_the_mean(model, class);
     let lead = dot(&gradient, &layers[layers.len() - 1]) + bias;
     for (layer, outputs) in network.hidden.iter().zip(&layers[1..]).rev() {
         activation.backward(outputs, &mut gradient);
@@ -61,14 +62,14 @@ pub fn contributions(
     let mut row = vec![0.0; network.input.stride];
     let contribution = |(&id, &value): (&u32, &f32)| {
         network.input.view().copy_row(id as usize, &mut row);
-        factor * value * (dot(&row, &gradient) + sparse_above_the_mean(network, class, id))
+        factor * value * (dot(&row, &gradient) + sparse_above_the_mean(model, class, id))
     };
     let of_features: Vec<f32> = ids.iter().zip(values).map(contribution).collect();
-    let sparse = |(&id, &value): (&u32, &f32)| factor * value * sparse_above_the_mean(network, class, id);
+    let sparse = |(&id, &value): (&u32, &f32)| factor * value * sparse_above_the_mean(model, class, id);
     let lead = lead + ids.iter().zip(values).map(sparse).sum::<f32>();
     let constant = lead - of_features.iter().sum::<f32>();
     let mut neighbours = [0.0];
-    if let Some(part) = &network.neighbours {
+    if let Some(part) = &model.neighbours {
         part.add_scores((ids, values), &[class], &mut neighbours, &mut NeighbourScratch::default());
     }
     let [neighbours] = neighbours;
@@ -76,16 +77,18 @@ pub fn contributions(
 }
 
 /// A class's blended sparse weight on a feature, minus the mean of all classes.
-fn sparse_above_the_mean(network: &Network, class: u32, feature: u32) -> f32 {
-    let Some(sparse) = &network.sparse else { return 0.0 };
+fn sparse_above_the_mean(model: &Model, class: u32, feature: u32) -> f32 {
+    let Some(sparse) = &model.sparse else { return 0.0 };
     let (features, weights) = sparse.row(class as usize);
     let own = features.binary_search(&feature).map_or(0.0, |place| weights[place]);
-    let all: f32 = sparse.postings(network.config.num_features).of(feature).1.iter().sum();
+    let all: f32 = sparse.postings(model.num_features()).of(feature).1.iter().sum();
     sparse.blend() * (own - all / sparse.num_classes() as f32)
 }
 
-/// A class's vector and bias, minus the means of all classes.
-fn above_the_mean(output: &Rows, class: u32) -> (Vec<f32>, f32) {
+/// A class's vector and bias, the frequency's part included, minus the means of all
+/// classes.
+fn above_the_mean(model: &Model, class: u32) -> (Vec<f32>, f32) {
+    let (output, bias) = (&model.network.output, model.class_bias());
     let mut row = vec![0.0; output.stride];
     // In f64: millions of rows may be added.
     let mut mean = vec![0.0; output.stride];
@@ -95,8 +98,8 @@ fn above_the_mean(output: &Rows, class: u32) -> (Vec<f32>, f32) {
     }
     output.view().copy_row(class as usize, &mut row);
     row.iter_mut().zip(&mean).for_each(|(x, &mean)| *x -= mean as f32);
-    let mean_bias = output.bias.w.iter().map(|&b| f64::from(b)).sum::<f64>() / output.len as f64;
-    (row, output.bias.w[class as usize] - mean_bias as f32)
+    let mean_bias = bias.iter().map(|&b| f64::from(b)).sum::<f64>() / output.len as f64;
+    (row, bias[class as usize] - mean_bias as f32)
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -107,10 +110,13 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 mod tests {
     use super::*;
     use crate::data::Dataset;
-    use crate::model::{Activation, Init, NetworkConfig, Normalise, SparsePart, SparseStart, Storage};
-    use crate::predict::Ranker;
+    use crate::model::{
+        Activation, ClassFrequencies, Init, Network, NetworkConfig, Normalise, SparsePart, SparseStart,
+        Storage,
+    };
+    use crate::predict::{Ask, Predictor};
 
-    fn network(hidden: &[usize], normalise: Normalise) -> Network {
+    fn model(hidden: &[usize], normalise: Normalise) -> Model {
         let config = NetworkConfig {
             num_features: 20,
             num_classes: 7,
@@ -120,23 +126,31 @@ mod tests {
             storage: Storage::F32,
         };
         let mut network = Network::random(config, Init::default(), 5);
-        network.input_bias.w.iter_mut().zip(0..).for_each(|(b, i)| *b = 0.01 * (i % 5) as f32);
-        network.output.bias.w.iter_mut().zip(0..).for_each(|(b, i)| *b = 0.1 * i as f32);
-        network
+        network.input_bias.iter_mut().zip(0..).for_each(|(b, i)| *b = 0.01 * (i % 5) as f32);
+        network.output.bias.iter_mut().zip(0..).for_each(|(b, i)| *b = 0.1 * i as f32);
+        Model::new(network, ClassFrequencies::default())
     }
 
     /// Two classes have no weights, and feature 4 none in any class.
     fn sparse_part(blend: f32) -> SparsePart {
         let features = vec![1, 9, 2, 16, 1, 3, 9, 16, 9];
         let weights = (0..9).map(|i| 0.7 - 0.3 * i as f32).collect();
-        SparsePart::from_parts(&[2, 0, 2, 4, 0, 1, 0], features, weights, blend, SparseStart::Centroid)
+        let lengths = [2, 0, 2, 4, 0, 1, 0];
+        SparsePart::from_parts(
+            &lengths,
+            features,
+            weights,
+            (blend, SparseStart::Centroid),
+            &[1, 9, 4, 2, 7, 1, 30],
+        )
     }
 
-    fn lead(network: &Network, features: &[(u32, f32)], class: u32) -> f32 {
+    fn lead(model: &Model, features: &[(u32, f32)], class: u32) -> f32 {
         let mut data = Dataset::empty(20, 7);
         data.push(features.iter().copied(), &[]);
-        let mut ranker = Ranker::new(7);
-        let ranked = ranker.rank(Cpu::detect(), network, &data.view(), &[0]).example(0);
+        let ask = Ask { k: 7, probabilities: false };
+        let ranking = Predictor::new(model, Cpu::detect()).rank(&data.view(), &[0], ask);
+        let ranked = ranking.example(0);
         let place = ranked.classes.iter().position(|&c| c == class).unwrap();
         ranked.scores[place] - ranked.scores.iter().sum::<f32>() / ranked.scores.len() as f32
     }
@@ -151,11 +165,11 @@ mod tests {
         for (hidden, blend) in
             [(&[12][..], None), (&[12, 9, 18], None), (&[12], Some(0.5)), (&[12, 9], Some(0.0))]
         {
-            let mut network = network(hidden, Normalise::None);
-            network.sparse = blend.map(sparse_part);
+            let mut model = model(hidden, Normalise::None);
+            model.sparse = blend.map(sparse_part);
             for class in 0..7 {
-                let found = contributions(Cpu::detect(), &network, &data.view(), 0, class);
-                let whole = lead(&network, &features, class);
+                let found = contributions(Cpu::detect(), &model, &data.view(), 0, class);
+                let whole = lead(&model, &features, class);
                 assert!((found.lead - whole).abs() < 1e-5);
                 let sum = found.of_features.iter().sum::<f32>() + found.constant;
                 assert!((sum - whole).abs() < 1e-5, "{sum} {whole}");
@@ -163,7 +177,7 @@ mod tests {
                     const STEP: f32 = 1e-2;
                     let mut moved = features.clone();
                     moved[i].1 *= 1.0 + STEP;
-                    let slope = (lead(&network, &moved, class) - whole) / STEP;
+                    let slope = (lead(&model, &moved, class) - whole) / STEP;
                     assert!((slope - contribution).abs() < 2e-3, "{slope} {contribution}");
                 }
             }
@@ -173,12 +187,12 @@ mod tests {
     /// With one hidden layer and no bias there is nothing but features.
     #[test]
     fn without_biases_nothing_is_constant() {
-        let mut network = network(&[12], Normalise::L2);
-        network.input_bias.w.fill(0.0);
-        network.output.bias.w.fill(0.0);
+        let mut model = model(&[12], Normalise::L2);
+        model.network.input_bias.fill(0.0);
+        model.network.output.bias.fill(0.0);
         let mut data = Dataset::empty(20, 7);
         data.push([(3, 2.0), (5, 1.0)], &[]);
-        let found = contributions(Cpu::detect(), &network, &data.view(), 0, 2);
+        let found = contributions(Cpu::detect(), &model, &data.view(), 0, 2);
         assert!(found.constant.abs() < 1e-6 && found.lead != 0.0, "{found:?}");
     }
 }

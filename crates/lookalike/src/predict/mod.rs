@@ -1,26 +1,30 @@
-//! From an embedding to the classes that score highest.
+//! From examples to the classes that score highest.
 //!
 //! [`top_k`] looks at every class: `O(N · dim)` an example, in tiles, at the
 //! speed of a matrix product. [`rescore`] looks only at the candidates it is
 //! given, for example by hash tables: `O(candidates · dim)`, whatever `N` is.
-//! [`Ranker`] does the first for a whole model: a model that keeps its training
-//! examples has the best classes ranked again by them.
+//! [`Predictor`] does the first for a whole model: a model that keeps its training
+//! examples has the best classes ranked again by them. It also gives the scores of
+//! chosen classes, in the caller's order. Everything that answers goes through it.
 //! [`contributions`] says which features made a score.
 //! Both rankings give the same order: higher scores first, the lower class id first
 //! among equals, and never a class whose score is NaN or negative infinity.
 
 mod approximate;
 mod best;
+mod chosen;
 mod evaluate;
 mod exact;
 mod explain;
+mod predictor;
 mod ranking;
 mod rerank;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};
 pub(crate) use best::Best;
-pub use evaluate::{Evaluation, Ranker, evaluate};
+pub use evaluate::Evaluation;
 pub use exact::{SparseQueries, TopKScratch, top_k};
 pub use explain::{Contributions, contributions};
+pub use predictor::{Ask, NamedClass, Predictor};
 pub use ranking::{Ranked, TopK};

@@ -48,6 +48,19 @@ impl TopK {
         Self { wants_log_sum_exp: true, ..self }
     }
 
+    /// An empty ranking of the best `k` classes that knows as much as this one.
+    pub(super) fn like(&self, k: usize) -> Self {
+        Self { wants_log_sum_exp: self.wants_log_sum_exp, ..Self::new(k) }
+    }
+
+    /// The probabilities of an example's classes if they were asked for, else their
+    /// scores.
+    pub fn values(&self, example: usize) -> impl Iterator<Item = f32> + '_ {
+        let shift = self.log_sum_exp(example);
+        let value = move |&score: &f32| shift.map_or(score, |shift| (score - shift).exp());
+        self.example(example).scores.iter().map(value)
+    }
+
     /// How many classes an example was asked for.
     pub fn k(&self) -> usize {
         self.k

@@ -10,8 +10,8 @@ use rayon::prelude::*;
 use super::best::Best;
 use super::ranking::TopK;
 use crate::data::Examples;
-use crate::hashing::PerThread;
 use crate::model::{NeighbourScratch, Neighbours};
+use crate::scratch::PerThread;
 
 /// How many classes are ranked again, or as many as are asked for.
 pub(super) const RERANKED: usize = 100;
@@ -88,8 +88,10 @@ mod tests {
     use lookalike_kernels::Cpu;
 
     use crate::data::Dataset;
-    use crate::model::{Activation, Init, Neighbours, Network, NetworkConfig, Normalise, Storage};
-    use crate::predict::Ranker;
+    use crate::model::{
+        Activation, ClassFrequencies, Init, Model, Neighbours, Network, NetworkConfig, Normalise, Storage,
+    };
+    use crate::predict::{Ask, Predictor};
     use crate::random::{Stream, mix};
 
     const FEATURES: usize = 30;
@@ -108,7 +110,7 @@ mod tests {
         data
     }
 
-    fn network() -> Network {
+    fn model() -> Model {
         let config = NetworkConfig {
             num_features: FEATURES,
             num_classes: CLASSES,
@@ -117,23 +119,22 @@ mod tests {
             normalise: Normalise::L2,
             storage: Storage::F32,
         };
-        Network::random(config, Init::default(), 3)
+        Model::new(Network::random(config, Init::default(), 3), ClassFrequencies::default())
     }
 
     /// With as many places as classes nothing is left out, and the ranking is
     /// that of the sums, with probabilities that add up to 1.
     #[test]
     fn classes_are_ranked_by_the_sum_and_probabilities_add_up() {
-        let (data, mut network) = (data(), network());
+        let (data, mut model) = (data(), model());
         let batch: Vec<u32> = (0..300).rev().collect();
-        let rank = |network: &Network, k: usize| {
-            let mut ranker = Ranker::new(k).with_log_sum_exp();
-            ranker.rank(Cpu::detect(), network, &data.view(), &batch).clone()
+        let rank = |model: &Model, k: usize| {
+            Predictor::new(model, Cpu::detect()).rank(&data.view(), &batch, Ask { k, probabilities: true })
         };
-        let before = rank(&network, CLASSES);
+        let before = rank(&model, CLASSES);
         let neighbours = Neighbours::new(&data.view(), &batch[..200]).weighted(0.3);
-        network.neighbours = Some(neighbours.clone());
-        let (all, few) = (rank(&network, CLASSES), rank(&network, 7));
+        model.neighbours = Some(neighbours.clone());
+        let (all, few) = (rank(&model, CLASSES), rank(&model, 7));
         let mut scratch = Default::default();
         for (position, &example) in batch.iter().enumerate() {
             let ranked = before.example(position);
@@ -162,13 +163,13 @@ mod tests {
 
     #[test]
     fn threads_change_nothing() {
-        let (data, mut network) = (data(), network());
+        let (data, mut model) = (data(), model());
         let batch: Vec<u32> = (0..300).collect();
-        network.neighbours = Some(Neighbours::new(&data.view(), &batch).weighted(1.0));
+        model.neighbours = Some(Neighbours::new(&data.view(), &batch).weighted(1.0));
         let run = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let mut ranker = Ranker::new(5).with_log_sum_exp();
-            let best = pool.install(|| ranker.rank(Cpu::detect(), &network, &data.view(), &batch).clone());
+            let ask = Ask { k: 5, probabilities: true };
+            let best = pool.install(|| Predictor::new(&model, Cpu::detect()).rank(&data.view(), &batch, ask));
             let bits: Vec<u32> = best.scores.iter().chain(&best.log_sum_exp).map(|x| x.to_bits()).collect();
             (best.classes, bits)
         };

@@ -10,7 +10,7 @@ use super::frequency::Frequency;
 use super::log_uniform::LogUniform;
 use super::lsh::{LshSampler, Query};
 use super::mixed::mixed;
-use super::static_sampler::StaticSampler;
+use super::static_sampler::{Distribution, StaticSampler};
 use super::top_k::TopKSampler;
 use super::uniform::Uniform;
 use crate::hashing::{
@@ -39,36 +39,149 @@ pub enum SamplerKind {
     Uniform,
 }
 
+/// What there is to know of a sampler by name: the one table of them. A new sampler
+/// is a variant of [`SamplerKind`] and a row here.
+struct Entry {
+    kind: SamplerKind,
+    /// The name used in options and files.
+    name: &'static str,
+    /// The name that a reader of the paper knows.
+    title: &'static str,
+    /// Whether it looks candidates up in hash tables.
+    uses_tables: bool,
+    /// Whether it knows how likely each of its negatives was.
+    knows_noise: bool,
+    /// Whether scores are corrected by `ln q` unless told otherwise.
+    corrects_log_q: bool,
+    /// Makes it; nothing where every class is scored without a sampler.
+    make: Option<Make>,
+}
+
+type Make = fn(&Setup<'_>) -> Result<Box<dyn Sampler>, SamplerError>;
+
+/// In the order of the documentation.
+const ENTRIES: [Entry; 8] = [
+    Entry {
+        kind: SamplerKind::LshEmbedding,
+        name: "lsh-embedding",
+        title: "LSH Embedding",
+        uses_tables: true,
+        knows_noise: false,
+        corrects_log_q: false,
+        make: Some(|setup| Ok(Box::new(LshSampler::of(setup, Query::Embedding)?))),
+    },
+    Entry {
+        kind: SamplerKind::LshLabel,
+        name: "lsh-label",
+        title: "LSH Label",
+        uses_tables: true,
+        knows_noise: false,
+        corrects_log_q: false,
+        make: Some(|setup| Ok(Box::new(LshSampler::of(setup, Query::Label)?))),
+    },
+    Entry {
+        kind: SamplerKind::Mixed,
+        name: "mixed",
+        title: "Mixed",
+        uses_tables: true,
+        knows_noise: false,
+        corrects_log_q: true,
+        make: Some(|setup| Ok(Box::new(mixed(setup)?))),
+    },
+    Entry {
+        kind: SamplerKind::Full,
+        name: "full",
+        title: "Full softmax",
+        uses_tables: false,
+        knows_noise: false,
+        corrects_log_q: false,
+        make: None,
+    },
+    Entry {
+        kind: SamplerKind::TopK,
+        name: "top-k",
+        title: "Top-k softmax",
+        uses_tables: false,
+        knows_noise: false,
+        corrects_log_q: false,
+        make: Some(|setup| Ok(Box::new(TopKSampler::new(setup.budget)))),
+    },
+    Entry {
+        kind: SamplerKind::LogUniform,
+        name: "log-uniform",
+        title: "Sampled softmax",
+        uses_tables: false,
+        knows_noise: true,
+        corrects_log_q: true,
+        make: Some(|setup| drawn(LogUniform::new(setup.label_counts), setup)),
+    },
+    Entry {
+        kind: SamplerKind::Frequency,
+        name: "frequency",
+        title: "Frequency softmax",
+        uses_tables: false,
+        knows_noise: true,
+        corrects_log_q: true,
+        make: Some(|setup| drawn(Frequency::new(setup.label_counts), setup)),
+    },
+    Entry {
+        kind: SamplerKind::Uniform,
+        name: "uniform",
+        title: "Uniform softmax",
+        uses_tables: false,
+        knows_noise: true,
+        corrects_log_q: true,
+        make: Some(|setup| drawn(Uniform::new(setup.label_counts.len()), setup)),
+    },
+];
+
+fn drawn(
+    distribution: impl Distribution + 'static,
+    setup: &Setup<'_>,
+) -> Result<Box<dyn Sampler>, SamplerError> {
+    Ok(Box::new(StaticSampler::new(distribution, setup.budget)))
+}
+
 impl SamplerKind {
     /// All of them, in the order of the documentation.
-    pub const ALL: [Self; 8] = [
-        Self::LshEmbedding,
-        Self::LshLabel,
-        Self::Mixed,
-        Self::Full,
-        Self::TopK,
-        Self::LogUniform,
-        Self::Frequency,
-        Self::Uniform,
-    ];
+    pub const ALL: [Self; ENTRIES.len()] = {
+        let mut all = [Self::Full; ENTRIES.len()];
+        let mut place = 0;
+        while place < ENTRIES.len() {
+            all[place] = ENTRIES[place].kind;
+            place += 1;
+        }
+        all
+    };
+
+    fn entry(self) -> &'static Entry {
+        const { &ENTRIES }.iter().find(|entry| entry.kind == self).expect("every kind is in the table")
+    }
 
     /// The name used in options and files.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::LshEmbedding => "lsh-embedding",
-            Self::LshLabel => "lsh-label",
-            Self::Mixed => "mixed",
-            Self::Full => "full",
-            Self::TopK => "top-k",
-            Self::LogUniform => "log-uniform",
-            Self::Frequency => "frequency",
-            Self::Uniform => "uniform",
-        }
+        self.entry().name
+    }
+
+    /// The name that a reader of the paper knows.
+    pub fn title(self) -> &'static str {
+        self.entry().title
     }
 
     /// Whether it looks candidates up in hash tables.
     pub fn uses_tables(self) -> bool {
-        matches!(self, Self::LshEmbedding | Self::LshLabel | Self::Mixed)
+        self.entry().uses_tables
+    }
+
+    /// Whether it knows how likely each of its negatives was.
+    pub fn knows_noise(self) -> bool {
+        self.entry().knows_noise
+    }
+
+    /// Whether scores are corrected by `ln q` unless told otherwise: static
+    /// samplers are (as in TensorFlow), so is the mixed one; the paper's two are not.
+    pub fn corrects_log_q(self) -> bool {
+        self.entry().corrects_log_q
     }
 }
 
@@ -195,7 +308,7 @@ pub struct Setup<'a> {
     /// Numbers in a class vector.
     pub dim: usize,
     /// How often each class is a label in the training data; its length is the
-    /// number of classes. See [`super::label_counts`].
+    /// number of classes. See [`crate::data::Examples::label_counts`].
     pub label_counts: &'a [u32],
     /// Options of the hash tables.
     pub lsh: &'a LshConfig,
@@ -240,6 +353,15 @@ pub enum SamplerError {
     Hash(#[from] HashError),
 }
 
+impl Setup<'_> {
+    /// Hash tables for the budget, still empty.
+    pub(super) fn tables(&self) -> Result<HashTables, HashError> {
+        let classes = self.label_counts.len();
+        let choice = self.lsh.choose(self.budget, classes, self.dim)?;
+        self.lsh.tables(&choice, classes, self.dim, self.seed)
+    }
+}
+
 /// Makes a sampler. One that uses tables has to be refreshed before it proposes.
 pub fn build(kind: SamplerKind, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, SamplerError> {
     let &Setup { budget, label_counts, .. } = setup;
@@ -247,29 +369,9 @@ pub fn build(kind: SamplerKind, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, S
     if budget == 0 || classes == 0 || classes > u32::MAX as usize {
         return Err(SamplerError::Size { budget, classes });
     }
+    let make = kind.entry().make.ok_or(SamplerError::ScoresEveryClass { kind })?;
     // More negatives than classes would only be room that stays empty.
-    let budget = budget.min(classes);
-    let tables = || -> Result<HashTables, HashError> {
-        let choice = setup.lsh.choose(budget, classes, setup.dim)?;
-        setup.lsh.tables(&choice, classes, setup.dim, setup.seed)
-    };
-    let lsh = |query| Ok::<_, HashError>(LshSampler::new(tables()?, query, budget, setup.lsh.fill));
-    Ok(match kind {
-        SamplerKind::LshEmbedding => Box::new(lsh(Query::Embedding)?),
-        SamplerKind::LshLabel => Box::new(lsh(Query::Label)?),
-        SamplerKind::Mixed => {
-            let share = setup.mixed.hashed_share;
-            if !(0.0..=1.0).contains(&share) {
-                return Err(SamplerError::HashedShare { found: share.to_string() });
-            }
-            Box::new(mixed(tables()?, budget, setup.mixed))
-        }
-        SamplerKind::LogUniform => Box::new(StaticSampler::new(LogUniform::new(label_counts), budget)),
-        SamplerKind::Frequency => Box::new(StaticSampler::new(Frequency::new(label_counts), budget)),
-        SamplerKind::Uniform => Box::new(StaticSampler::new(Uniform::new(classes), budget)),
-        SamplerKind::TopK => Box::new(TopKSampler::new(budget)),
-        SamplerKind::Full => return Err(SamplerError::ScoresEveryClass { kind }),
-    })
+    make(&Setup { budget: budget.min(classes), ..*setup })
 }
 
 #[cfg(test)]

@@ -16,9 +16,9 @@
 use rayon::prelude::*;
 
 use crate::data::Examples;
-use crate::hashing::PerThread;
 use crate::model::{Normalise, SparsePart};
 use crate::predict::Best;
+use crate::scratch::PerThread;
 
 /// Classes in a feature's list at most.
 const LIST_MAX: usize = 300;
@@ -79,10 +79,9 @@ impl NearClasses {
 }
 
 impl FeatureIndex {
-    /// Makes the lists for the weights as they are now, with what the frequency
-    /// of each class adds to its score.
-    pub fn refresh(&mut self, sparse: &SparsePart, priors: &[f32], num_features: usize) {
-        let postings = sparse.postings(num_features);
+    /// Makes the lists for the weights as they are now.
+    pub fn refresh(&mut self, sparse: &SparsePart, num_features: usize) {
+        let (postings, priors) = (sparse.postings(num_features), sparse.priors());
         let largest = |feature: u32| {
             let (classes, weights) = postings.of(feature);
             let mut list: Vec<(u32, f32)> = classes.iter().copied().zip(weights.iter().copied()).collect();
@@ -197,9 +196,9 @@ mod tests {
         data.push([(5, 1.0)], &[3]);
         let view = data.view();
         let start = MeanRows { start: SparseStart::Centroid, length: 1.0, entries_max: 9 };
-        let (sparse, _) = SparsePart::from_means(&view, &[0, 1, 2, 3], Normalise::L2, start);
+        let (mut sparse, _) = SparsePart::from_means(&view, &[0, 1, 2, 3], Normalise::L2, start, &[1; 4]);
         let mut index = FeatureIndex::default();
-        index.refresh(&sparse, &[0.0; 4], 6);
+        index.refresh(&sparse, 6);
         let mut near = NearClasses::default();
         index.propose(&view, &[0, 3, 1], Normalise::L2, 5, Truths::LeftOut, &mut near);
         assert_eq!(near.of(0), [2, 1]);
@@ -210,7 +209,8 @@ mod tests {
         index.propose(&view, &[3], Normalise::L2, 5, Truths::Kept, &mut near);
         assert_eq!(near.of(0), [3]);
         // A frequent class comes first, if it is near at all.
-        index.refresh(&sparse, &[0.0, 9.0, 0.0, 9.0], 6);
+        sparse.set_class_counts(&[1, u32::MAX, 1, u32::MAX]);
+        index.refresh(&sparse, 6);
         index.propose(&view, &[0], Normalise::L2, 5, Truths::LeftOut, &mut near);
         assert_eq!(near.of(0), [1, 2]);
     }

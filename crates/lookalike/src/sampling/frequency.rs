@@ -8,17 +8,7 @@
 use rand_xoshiro::rand_core::Rng as _;
 
 use super::static_sampler::Distribution;
-use crate::data::Examples;
 use crate::random::{Rng, below};
-
-/// How many examples have each class as a label.
-pub fn label_counts(examples: Examples<'_>) -> Vec<u32> {
-    let mut counts = vec![0u32; examples.num_classes];
-    for &label in examples.label_ids {
-        counts[label as usize] += 1;
-    }
-    counts
-}
 
 /// See the module's description.
 #[derive(Debug)]

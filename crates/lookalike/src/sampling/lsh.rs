@@ -16,17 +16,17 @@
 
 use std::time::{Duration, Instant};
 
-use lookalike_kernels::{LANES, prefetch};
+use lookalike_kernels::{Cpu, LANES, prefetch};
 use rand_xoshiro::rand_core::Rng as _;
 use rayon::prelude::*;
 
 use super::candidates::CandidateBlock;
 use super::gather::{Gather, Marks};
-use super::{Candidates, Counts, Request, Sampler, SamplerStats};
-use crate::hashing::{Block, HashScratch, HashTables, PerThread};
+use super::{Candidates, Counts, Request, Sampler, SamplerStats, Setup};
+use crate::hashing::{Block, HashError, HashScratch, HashTables};
 use crate::model::RowsView;
 use crate::random::{Rng, Stream, below, mix, rng};
-use lookalike_kernels::Cpu;
+use crate::scratch::PerThread;
 
 /// What the tables are asked with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,6 @@ pub struct LshSampler {
     budget: usize,
     rest: Rest,
     workers: PerThread<Worker>,
-    hashing_share: f64,
     stats: SamplerStats,
 }
 
@@ -78,8 +77,13 @@ struct Worker {
 }
 
 impl LshSampler {
-    /// A sampler that asks `tables` for `budget` negatives with one query an
-    /// example; `fill` makes up for a shortfall by uniform draws.
+    /// A sampler that asks its tables with one query an example; `fill` makes up for
+    /// a shortfall by uniform draws.
+    pub(super) fn of(setup: &Setup<'_>, query: Query) -> Result<Self, HashError> {
+        Ok(Self::new(setup.tables()?, query, setup.budget, setup.lsh.fill))
+    }
+
+    /// As `of`, with given tables.
     pub fn new(tables: HashTables, query: Query, budget: usize, fill: bool) -> Self {
         let rest = if fill { Rest::Fill } else { Rest::Leave };
         Self::with(tables, vec![query], budget, budget, rest)
@@ -99,7 +103,6 @@ impl LshSampler {
             budget,
             rest,
             workers: PerThread::default(),
-            hashing_share: 0.0,
             stats: SamplerStats::default(),
         }
     }
@@ -121,13 +124,13 @@ impl LshSampler {
             rng(request.seed, Stream::Sample, request.iteration, u64::from(request.batch[position]))
         };
         let last = positions.end;
-        self.ask_for_spans(codes, 0);
+        self.prefetch_spans(codes, 0);
         for (lane, (position, slot)) in positions.zip(out.slots()).enumerate() {
             // While one example is worked on, memory brings the next one's
             // buckets and the next but one's offsets.
-            self.ask_for_spans(codes, (lane + 2).min(LANES - 1));
+            self.prefetch_spans(codes, (lane + 2).min(LANES - 1));
             if position + 1 < last {
-                self.ask_for_buckets(&codes[lane + 1..], &mut rng_of(position + 1));
+                self.prefetch_buckets(&codes[lane + 1..], &mut rng_of(position + 1));
             }
             let truths = request.examples.labels(request.batch[position] as usize);
             let mut rng = rng_of(position);
@@ -170,16 +173,16 @@ impl LshSampler {
         Counts { truths: truths as u32, found: found as u32, drawn: drawn as u32, drawn_log_q }
     }
 
-    /// Asks memory for the offsets of an example's buckets in all tables.
-    fn ask_for_spans(&self, codes: &[u32], lane: usize) {
+    /// Prefetches the offsets of an example's buckets in all tables.
+    fn prefetch_spans(&self, codes: &[u32], lane: usize) {
         for (table, codes) in codes.chunks_exact(LANES).take(self.tables.family().tables()).enumerate() {
             self.tables.prefetch_span(table, codes[lane]);
         }
     }
 
-    /// Asks memory for the buckets with which a walk begins.
-    fn ask_for_buckets(&self, codes: &[u32], rng: &mut Rng) {
-        /// Ids asked for: 16 KB, which stay in L1 until they are read.
+    /// Prefetches the buckets with which a walk begins.
+    fn prefetch_buckets(&self, codes: &[u32], rng: &mut Rng) {
+        /// Ids prefetched: 16 KB, which stay in L1 until they are read.
         const IDS_MAX: usize = 4096;
         const IDS_PER_LINE: usize = 16;
         let tables = self.tables.family().tables();
@@ -240,7 +243,7 @@ fn load_queries(query: Query, request: &Request<'_>, positions: std::ops::Range<
     let ids = &mut ids[..positions.len()];
     if query == Query::Embedding {
         ids.iter_mut().zip(positions).for_each(|(id, position)| *id = position as u32);
-        return block.load(request.cpu, request.embeddings, ids);
+        return block.load(request.cpu, request.embeddings.view(), ids);
     }
     let label_of = |position: usize| {
         let example = request.batch[position];
@@ -254,7 +257,7 @@ fn load_queries(query: Query, request: &Request<'_>, positions: std::ops::Range<
     block.load(request.cpu, request.class_vectors, ids);
     for (lane, position) in positions.enumerate() {
         if label_of(position).is_none() {
-            block.set_lane(lane, request.embeddings, position);
+            block.set_lane(lane, request.embeddings.view(), position);
         }
     }
 }
@@ -274,19 +277,11 @@ impl Sampler for LshSampler {
             (all + std::mem::take(spent).as_secs_f64(), hashing + std::mem::take(spent_hashing).as_secs_f64())
         };
         let (all, hashing) = self.workers.values_mut().fold((0.0, 0.0), spent);
-        self.hashing_share = if all > 0.0 { hashing / all } else { 0.0 };
+        self.stats.hashing_share = if all > 0.0 { hashing / all } else { 0.0 };
     }
 
     fn refresh(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, changed: Option<&[u32]>) {
         self.tables.refresh(cpu, class_vectors, changed);
-    }
-
-    fn tables(&self) -> Option<&HashTables> {
-        Some(&self.tables)
-    }
-
-    fn hashing_share(&self) -> f64 {
-        self.hashing_share
     }
 
     fn stats(&self) -> SamplerStats {

@@ -13,17 +13,20 @@
 //! mean of a uniform draw is that of the classes it is drawn from. No
 //! probability of being hashed has to be known.
 
+use super::config::{MixedQuery, SamplerError, Setup};
 use super::lsh::{LshSampler, Query, Rest};
-use super::{MixedConfig, MixedQuery};
-use crate::hashing::HashTables;
 
 /// Makes the sampler.
-pub(super) fn mixed(tables: HashTables, budget: usize, config: &MixedConfig) -> LshSampler {
-    let queries = match config.query {
+pub(super) fn mixed(setup: &Setup<'_>) -> Result<LshSampler, SamplerError> {
+    let (budget, share) = (setup.budget, setup.mixed.hashed_share);
+    if !(0.0..=1.0).contains(&share) {
+        return Err(SamplerError::HashedShare { found: share.to_string() });
+    }
+    let queries = match setup.mixed.query {
         MixedQuery::Embedding => vec![Query::Embedding],
         MixedQuery::Label => vec![Query::Label],
         MixedQuery::Both => vec![Query::Label, Query::Embedding],
     };
-    let found = (budget as f64 * config.hashed_share.clamp(0.0, 1.0)).round() as usize;
-    LshSampler::with(tables, queries, found, budget, Rest::Estimate)
+    let found = (budget as f64 * share).round() as usize;
+    Ok(LshSampler::with(setup.tables()?, queries, found, budget, Rest::Estimate))
 }

@@ -32,14 +32,12 @@ pub(crate) use candidates::{BLOCK_WORDS, BitRows};
 pub use candidates::{Candidates, Counts};
 pub use config::{LshConfig, MixedConfig, MixedQuery, SamplerError, SamplerKind, Setup, build};
 pub use feature_index::{FeatureIndex, NearClasses, Truths};
-pub use frequency::label_counts;
 pub use lsh::{LshSampler, Query};
 
 use lookalike_kernels::Cpu;
 
 use crate::data::Examples;
-use crate::hashing::HashTables;
-use crate::model::RowsView;
+use crate::model::{Embeddings, RowsView};
 
 /// What a sampler is told about a batch.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +53,7 @@ pub struct Request<'a> {
     /// Numbers of the batch's examples.
     pub batch: &'a [u32],
     /// The embedding of each example of the batch, in the batch's order.
-    pub embeddings: RowsView<'a>,
+    pub embeddings: Embeddings<'a>,
     /// The vector of each class.
     pub class_vectors: RowsView<'a>,
     /// The bias of each class.
@@ -98,22 +96,12 @@ pub trait Sampler: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// The hash tables, if it has any.
-    fn tables(&self) -> Option<&HashTables> {
-        None
-    }
-
-    /// The share of the last proposal's time that went into hashing queries.
-    fn hashing_share(&self) -> f64 {
-        0.0
-    }
-
     /// What was asked for and given since the sampler was made.
     fn stats(&self) -> SamplerStats;
 }
 
 /// How far a sampler came up to its budget.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SamplerStats {
     /// Examples proposed for.
     pub queries: u64,
@@ -121,14 +109,11 @@ pub struct SamplerStats {
     pub wanted: u64,
     /// Negatives given.
     pub given: u64,
+    /// The share of the last proposal's time that went into hashing queries.
+    pub hashing_share: f64,
 }
 
 impl SamplerStats {
-    /// Negatives that were asked for and not given.
-    pub fn shortfall(&self) -> u64 {
-        self.wanted - self.given
-    }
-
     /// Takes a proposed batch into account.
     fn count(&mut self, budget: usize, classes: usize, proposed: &Candidates) {
         for counts in proposed.all_counts() {

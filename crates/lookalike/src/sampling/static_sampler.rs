@@ -11,8 +11,8 @@ use super::candidates::Slot;
 use super::gather::{Gather, Marks};
 use super::inclusion::log_inclusion;
 use super::{Candidates, Counts, Request, Sampler, SamplerStats};
-use crate::hashing::PerThread;
 use crate::random::{Rng, Stream, rng};
+use crate::scratch::PerThread;
 
 /// Examples a task; their number must not depend on that of threads.
 const BLOCK: usize = 16;

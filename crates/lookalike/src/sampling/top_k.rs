@@ -8,7 +8,6 @@ use rayon::prelude::*;
 
 use super::candidates::Slot;
 use super::{Candidates, Request, Sampler, SamplerStats};
-use crate::model::RowData;
 use crate::predict::{TopK, TopKScratch, top_k};
 
 /// The sampler `top-k`.
@@ -28,9 +27,6 @@ impl TopKSampler {
 
 impl Sampler for TopKSampler {
     fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
-        let RowData::F32(embeddings) = request.embeddings.data else {
-            unreachable!("embeddings are always f32")
-        };
         // True labels may be among the best, so that many more are looked for.
         let wanted = self.budget + request.truths_max();
         let best = match &mut self.best {
@@ -41,7 +37,7 @@ impl Sampler for TopKSampler {
             request.cpu,
             request.class_vectors,
             request.class_bias,
-            embeddings,
+            request.embeddings.rows(),
             None,
             &mut self.scratch,
             best,

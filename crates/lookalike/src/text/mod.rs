@@ -13,6 +13,9 @@
 //! parallel over chunks whose size never depends on the number of threads, so
 //! the result does not either.
 //!
+//! What has no end, or is to be answered while it comes, is read once, with what
+//! was learnt before: [`TextBlocks`].
+//!
 //! Dense embeddings made elsewhere come in beside it, from a `.npy` matrix:
 //! [`dense_dataset`].
 
@@ -32,6 +35,7 @@ mod pipeline;
 mod records;
 mod source;
 mod store;
+mod stream;
 mod tokens;
 mod vectoriser;
 
@@ -42,4 +46,5 @@ pub use npy::{dense_dataset, dense_dataset_with_names};
 pub use options::{Sizes, TextOptions};
 pub use pipeline::TextPipeline;
 pub use records::{Column, Format, ReadOptions, Record, TextFile};
+pub use stream::{TextBlock, TextBlocks};
 pub use vectoriser::{Feature, Scratch, Vectoriser};

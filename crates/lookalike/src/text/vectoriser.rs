@@ -11,9 +11,15 @@
 
 use std::fmt;
 
+use rayon::prelude::*;
+
 use super::interner::{Interner, Keyed};
 use super::tokens::{Tokens, WORD_MARK};
 use super::{TextError, TextOptions};
+use crate::data::Dataset;
+
+/// Texts that one task turns into rows.
+const TEXTS_PER_TASK: usize = 64;
 
 /// Turns texts into rows; made by [`fit_dataset`](super::fit_dataset), or read
 /// with [`Vectoriser::load`].
@@ -143,6 +149,22 @@ impl Vectoriser {
         let scale = (1.0 / length) as f32;
         values.iter_mut().for_each(|value| *value *= scale);
         (ids, values)
+    }
+
+    /// The rows of some texts, an example each, without labels. In parallel.
+    pub fn transform_all<T: AsRef<str> + Sync>(&self, texts: &[T]) -> Dataset {
+        let rows = |texts: &[T]| {
+            let mut rows = Dataset::empty(self.num_features(), 0);
+            let mut scratch = Scratch::default();
+            for text in texts {
+                let (ids, values) = self.transform(text.as_ref(), &mut scratch);
+                rows.push(ids.iter().copied().zip(values.iter().copied()), &[]);
+            }
+            rows
+        };
+        let parts: Vec<Dataset> = texts.par_chunks(TEXTS_PER_TASK).map(rows).collect();
+        // Of no text at all the number of features must be told.
+        Dataset { num_features: self.num_features(), ..Dataset::concat(&parts) }
     }
 
     /// The tf of an n-gram met `count` times.

@@ -4,11 +4,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::sparse_step::SparseConfig;
+use super::sparse::SparseConfig;
 use crate::data::Examples;
 use crate::hashing::Codes;
 use crate::loss::Loss;
-use crate::model::{Activation, Init, NetworkConfig, Normalise, Storage};
+use crate::model::{Activation, Init, Model, NetworkConfig, Normalise, Storage};
 use crate::optim::AdamConfig;
 use crate::sampling::{LshConfig, MixedConfig, SamplerError, SamplerKind};
 
@@ -134,6 +134,29 @@ pub enum ConfigError {
          if wanted) or another preset"
     )]
     NeedsData,
+    /// A loss and a sampler that do not go together.
+    #[error("the loss {loss} {why}; the sampler is {sampler}")]
+    Pair {
+        /// The loss.
+        loss: &'static str,
+        /// What it asks for.
+        why: &'static str,
+        /// The sampler.
+        sampler: SamplerKind,
+    },
+    /// A setting that belongs to the model.
+    #[error(
+        "{name} is {found}, but the model was made with {expected}: it belongs to the model and can't be changed \
+         while training goes on"
+    )]
+    Fixed {
+        /// The setting.
+        name: &'static str,
+        /// What was asked for.
+        found: String,
+        /// What the model has.
+        expected: String,
+    },
     /// A sampler that cannot be.
     #[error(transparent)]
     Sampler(#[from] SamplerError),
@@ -269,11 +292,9 @@ impl TrainConfig {
         wanted.clamp(1, num_classes.max(1))
     }
 
-    /// Whether scores are corrected by `ln q`: static samplers are by default
-    /// (as in TensorFlow), so is the mixed one; the paper's two are not.
+    /// Whether scores are corrected by `ln q`.
     pub fn corrects_log_q(&self) -> bool {
-        use SamplerKind::{Frequency, LogUniform, Mixed, Uniform};
-        self.log_q.unwrap_or(matches!(self.sampler, LogUniform | Frequency | Uniform | Mixed))
+        self.log_q.unwrap_or(self.sampler.corrects_log_q())
     }
 
     /// The network for data of this shape.
@@ -340,6 +361,7 @@ impl TrainConfig {
             let limit = "such that batch × (negatives + labels of an example) stays below 2^31";
             value(places < 1 << 31, "sparse.negatives", &places, limit)?;
         }
+        self.check_sampler(examples.num_classes)?;
         let pairs = self.batch.saturating_mul(self.budget_for(examples.num_classes) + 1);
         let limit = "such that batch × budget stays below 2^31";
         value(pairs < 1 << 31 || self.sampler == SamplerKind::Full, "budget", &pairs, limit)?;
@@ -356,6 +378,54 @@ impl TrainConfig {
         }
         Ok(())
     }
+}
+
+impl TrainConfig {
+    /// Loss, sampler and hash tables must go together.
+    fn check_sampler(&self, num_classes: usize) -> Result<(), ConfigError> {
+        let (loss, sampler) = (self.loss.over_candidates(), self.sampler);
+        let pair = |why| Err(ConfigError::Pair { loss: self.loss.name(), why, sampler });
+        if sampler == SamplerKind::Full && !loss.can_score_every_class() {
+            return pair("is taken over candidates, not over all classes: choose log-uniform or frequency");
+        }
+        if loss.needs_known_noise() && !sampler.knows_noise() {
+            return pair("needs noise of a known distribution: choose log-uniform or frequency");
+        }
+        if sampler.uses_tables() {
+            let dim = self.hidden.last().copied().unwrap_or(1);
+            let choice = self.lsh.choose(self.budget_for(num_classes), num_classes, dim);
+            choice.map_err(SamplerError::from)?;
+        }
+        let share = self.mixed.hashed_share;
+        if !(0.0..=1.0).contains(&share) {
+            return Err(SamplerError::HashedShare { found: share.to_string() }.into());
+        }
+        let growth = self.lsh.refresh_growth;
+        if !(growth.is_finite() && growth >= 1.0) {
+            let (found, expected) = (growth.to_string(), "a number, 1 or more");
+            return Err(ConfigError::Value { name: "refresh-growth", found, expected });
+        }
+        Ok(())
+    }
+
+    /// Checks that a model can go on with these settings.
+    pub fn check_model(&self, model: &Model) -> Result<(), ConfigError> {
+        let shape = &model.network.config;
+        let wanted = self.network(shape.num_features, shape.num_classes);
+        let fixed = |name, found: String, expected: String| {
+            if found == expected { Ok(()) } else { Err(ConfigError::Fixed { name, found, expected }) }
+        };
+        fixed("hidden", format!("{:?}", wanted.hidden), format!("{:?}", shape.hidden))?;
+        fixed("activation", name_of(wanted.activation), name_of(shape.activation))?;
+        fixed("normalise", name_of(wanted.normalise), name_of(shape.normalise))?;
+        fixed("storage", name_of(wanted.storage), name_of(shape.storage))?;
+        fixed("sparse", self.sparse.is_some().to_string(), model.sparse.is_some().to_string())
+    }
+}
+
+/// The name that a setting's value has in files.
+fn name_of(value: impl Serialize) -> String {
+    serde_json::to_value(value).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -6,17 +6,19 @@
 
 use lookalike_kernels::{Element, sum_rows};
 
-use super::output_step::{PREFETCH_AHEAD, StepContext, for_each_part};
-use super::turnaround::{Pairs, Turnaround, grow};
+use super::by_key::{Pairs, PairsByKey, for_each_part};
+use super::context::{PREFETCH_AHEAD, StepContext};
 use crate::data::Examples;
-use crate::model::{Network, Rows, RowsMut, with_store};
+use crate::model::Network;
+use crate::optim::{LayerMut, NetworkMoments, RowsMut, with_layer};
 use crate::random::{Stream, mix};
+use crate::scratch::grow;
 
 /// Buffers of the input layer's step, kept between batches.
 #[derive(Debug, Default)]
 pub(super) struct InputStep {
-    turnaround: Turnaround,
-    work: Vec<Work>,
+    by_feature: PairsByKey,
+    work: Vec<FeatureGradient>,
     /// Where each example's features start in the batch, and one more.
     starts: Vec<u32>,
     /// Of each feature in the batch: its example and its scaled value.
@@ -25,8 +27,9 @@ pub(super) struct InputStep {
     bias_grad: Vec<f32>,
 }
 
+/// A feature's examples and its gradient, one feature at a time.
 #[derive(Debug, Default)]
-struct Work {
+struct FeatureGradient {
     ids: Vec<u32>,
     weights: Vec<f32>,
     grad: Vec<f32>,
@@ -58,7 +61,7 @@ impl InputStep {
     pub(super) fn run(
         &mut self,
         context: &StepContext,
-        network: &mut Network,
+        (network, moments): (&mut Network, &mut NetworkMoments),
         examples: &Examples<'_>,
         batch: &[u32],
         d_hidden: &[f32],
@@ -67,19 +70,20 @@ impl InputStep {
         let places = self.values.len();
         let entry_bits = usize::BITS - places.leading_zeros();
         let pairs = FeaturePairs { examples, batch, starts: &self.starts };
-        self.turnaround.turn(context.cpu, &pairs, network.input.len.max(1), entry_bits);
-        self.work.resize_with(self.turnaround.parts().len().max(self.work.len()), Work::default);
+        self.by_feature.sort(context.cpu, &pairs, network.input.len.max(1), entry_bits);
+        self.work.resize_with(self.by_feature.parts().len().max(self.work.len()), FeatureGradient::default);
 
-        let Rows { stored, last, bias, stride, .. } = &mut network.input;
-        with_store!(stored, store => {
-            self.update(context, RowsMut::new(store, last, bias, *stride), d_hidden);
+        let stride = network.input.stride;
+        with_layer!(LayerMut::new(&mut network.input, &mut moments.input), rows => {
+            self.update(context, rows, d_hidden);
         });
-        self.update_bias(context, network, d_hidden);
+        sum_columns(d_hidden, stride, &mut self.bias_grad);
+        moments.input_bias.update_all(&mut network.input_bias, &context.adam, &self.bias_grad);
     }
 
     /// Features that the last step moved.
     pub(super) fn num_touched(&self) -> usize {
-        self.turnaround.parts().iter().map(|part| part.groups.len()).sum()
+        self.by_feature.parts().iter().map(|part| part.groups.len()).sum()
     }
 
     fn lay_out(&mut self, network: &Network, examples: &Examples<'_>, batch: &[u32]) {
@@ -97,7 +101,7 @@ impl InputStep {
     }
 
     fn update<T: Element>(&mut self, context: &StepContext, rows: RowsMut<'_, T>, d_hidden: &[f32]) {
-        let parts = self.turnaround.parts();
+        let parts = self.by_feature.parts();
         let (example_of, values) = (&self.example_of, &self.values);
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
             grow(&mut work.grad, rows.stride);
@@ -118,12 +122,6 @@ impl InputStep {
                 rows.update(context.cpu, local, &context.adam, &work.grad, noise);
             }
         });
-    }
-
-    fn update_bias(&mut self, context: &StepContext, network: &mut Network, d_hidden: &[f32]) {
-        let stride = network.input.stride;
-        sum_columns(d_hidden, stride, &mut self.bias_grad);
-        network.input_bias.update_all(&context.adam, &self.bias_grad);
     }
 }
 

@@ -1,27 +1,38 @@
 //! Training: one step, the loop around it, and what is kept of it.
 //!
 //! A step walks class by class, not example by example: the batch's (example,
-//! class) pairs are turned around so that each row is touched by one thread,
+//! class) pairs are sorted by class so that each row is touched by one thread,
 //! once. There are no atomics, no locks and no lost updates, and the same seed
 //! gives the same bits whatever the number of threads.
+//!
+//! A [`Trainer`] holds a [`Model`](crate::model::Model), which predicts, and a
+//! [`TrainingState`], which is all that training needs besides; together they are
+//! a [`Checkpoint`]. [`run`] is the one loop around its steps.
 
-mod blend;
+mod by_key;
+mod changed;
 mod config;
-mod full_step;
+mod context;
+mod hidden_step;
 mod input_step;
-mod output_step;
+mod keeper;
+mod output;
+mod record;
 mod run;
-mod sparse_step;
+mod sparse;
 mod stages;
+mod state;
 mod step;
 pub mod tensorboard;
 mod trainer;
-mod turnaround;
 
 pub use config::{AUTO, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
-pub use output_step::StepContext;
-pub use run::{Every, Observer, Outcome, Validation, run};
-pub use sparse_step::SparseConfig;
+pub use context::StepContext;
+pub use keeper::InMemory;
+pub use record::ProposedNegatives;
+pub use run::{Every, KeepError, Keeper, NothingKept, Observer, Outcome, RunPlan, Validation, run};
+pub use sparse::SparseConfig;
 pub use stages::{Stage, StageTimes};
+pub use state::{BestScore, Checkpoint, Progress, TrainingRecord, TrainingState};
 pub use step::{Proposer, Step};
-pub use trainer::{Progress, StepReport, TrainError, Trainer};
+pub use trainer::{StepReport, TrainError, Trainer};

@@ -1,19 +1,37 @@
-//! The loop: steps, evaluations, and when to stop.
+//! The loop: steps, evaluations, the best model, and when to stop.
 
 use std::time::Duration;
 
 use super::trainer::{StepReport, TrainError, Trainer};
 use crate::data::Examples;
-use crate::metrics::{MetricOptions, TrainingFrequencies};
-use crate::predict::{Evaluation, evaluate};
+use crate::metrics::MetricOptions;
+use crate::predict::{Evaluation, Predictor};
 
 /// How often to evaluate.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Every {
+    /// After this part of an epoch, or so many epochs.
+    Epochs(f64),
     /// After so many steps.
     Iterations(u64),
-    /// After so many epochs.
-    Epochs(usize),
+}
+
+impl Every {
+    /// Whether a period was completed between two moments, each given in epochs
+    /// and in steps. Periods need not be whole steps: a step completes the multiples
+    /// it passes.
+    fn is_due(self, (epochs_before, steps_before): (f64, u64), (epochs, steps): (f64, u64)) -> bool {
+        // A small allowance: 0.1 epochs taken ten times is one epoch.
+        let periods = |done: f64, period: f64| (done / period + 1e-9).floor();
+        match self {
+            Self::Epochs(period) => periods(epochs, period) > periods(epochs_before, period),
+            Self::Iterations(period) => {
+                let period = period.max(1) as f64;
+                periods(steps as f64, period) > periods(steps_before as f64, period)
+            }
+        }
+    }
 }
 
 /// Examples to evaluate on, and when.
@@ -24,10 +42,28 @@ pub struct Validation<'a> {
     pub unknown_labels: &'a (dyn Fn(usize) -> usize + Sync),
     /// How often.
     pub every: Every,
-    /// What to measure.
+    /// What to measure; the first metric decides which model is best.
     pub metrics: MetricOptions,
     /// Stop after so many evaluations without a better first metric.
     pub patience: Option<usize>,
+}
+
+impl Validation<'_> {
+    /// Measures the model as it is now.
+    pub fn evaluate(&self, trainer: &Trainer<'_>) -> Evaluation {
+        Predictor::new(&trainer.model, trainer.cpu())
+            .evaluate(&self.examples, self.unknown_labels, &self.metrics)
+            .expect("metric options are checked before training starts")
+    }
+}
+
+/// What a run is to do besides the steps that the settings plan.
+#[derive(Default)]
+pub struct RunPlan<'a> {
+    /// What to evaluate on.
+    pub validation: Option<Validation<'a>>,
+    /// Stop after so much training; evaluations are not counted.
+    pub time_limit: Option<Duration>,
 }
 
 /// Who is told about a run, and may end it.
@@ -39,6 +75,25 @@ pub trait Observer: Send {
     /// Asked after every step: whether to end here.
     fn should_stop(&mut self) -> bool {
         false
+    }
+}
+
+/// Keeps the best model of a run: in a directory, in memory, or nowhere.
+pub trait Keeper: Send {
+    /// The model as it is now is the best so far. Where it can't be kept the run ends.
+    fn keep_best(&mut self, trainer: &Trainer<'_>) -> Result<(), KeepError>;
+}
+
+/// Why a model could not be kept.
+pub type KeepError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Whoever does not care which model was best.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NothingKept;
+
+impl Keeper for NothingKept {
+    fn keep_best(&mut self, _: &Trainer<'_>) -> Result<(), KeepError> {
+        Ok(())
     }
 }
 
@@ -55,37 +110,35 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Trains until done. Evaluations are not counted in the time limit.
+/// Trains until done.
 pub fn run(
     trainer: &mut Trainer<'_>,
-    validation: Option<&Validation<'_>>,
-    time_limit: Option<Duration>,
+    plan: &RunPlan<'_>,
+    keeper: &mut dyn Keeper,
     observer: &mut dyn Observer,
 ) -> Result<Outcome, TrainError> {
-    let mut best = Best::default();
-    let started = trainer.model.progress.train_seconds;
+    let started = trainer.state.progress.train_seconds;
+    let moment = |trainer: &Trainer<'_>| (trainer.epochs_done(), trainer.state.progress.iteration);
     loop {
         if trainer.is_done() {
             return Ok(Outcome::Finished);
         }
+        let before = moment(trainer);
         let report = trainer.step()?;
         observer.on_step(trainer, &report);
-        let out_of_time =
-            time_limit.is_some_and(|limit| report.progress.train_seconds - started >= limit.as_secs_f64());
-        let stopping = observer.should_stop();
-        if let Some(validation) = validation {
-            let last = trainer.is_done() || out_of_time;
-            if !stopping && (last || is_due(validation.every, &report)) {
-                let evaluation = validate(trainer, validation);
-                let is_best = best.take(&evaluation);
-                observer.on_evaluation(trainer, &evaluation, is_best);
-                if validation.patience.is_some_and(|patience| best.waited >= patience) {
+        let seconds = report.progress.train_seconds - started;
+        let out_of_time = plan.time_limit.is_some_and(|limit| seconds >= limit.as_secs_f64());
+        if observer.should_stop() {
+            return Ok(Outcome::Stopped);
+        }
+        if let Some(validation) = &plan.validation {
+            let is_last = trainer.is_done() || out_of_time;
+            if is_last || validation.every.is_due(before, moment(trainer)) {
+                evaluate(trainer, validation, keeper, observer)?;
+                if validation.patience.is_some_and(|patience| trainer.state.best.waited >= patience) {
                     return Ok(Outcome::NoProgress);
                 }
             }
-        }
-        if stopping {
-            return Ok(Outcome::Stopped);
         }
         if out_of_time {
             return Ok(Outcome::TimeLimit);
@@ -93,45 +146,40 @@ pub fn run(
     }
 }
 
-fn is_due(every: Every, report: &StepReport) -> bool {
-    let progress = report.progress;
-    match every {
-        Every::Iterations(n) => progress.iteration.is_multiple_of(n.max(1)),
-        Every::Epochs(n) => progress.position == 0 && progress.epoch.is_multiple_of(n.max(1)),
+fn evaluate(
+    trainer: &mut Trainer<'_>,
+    validation: &Validation<'_>,
+    keeper: &mut dyn Keeper,
+    observer: &mut dyn Observer,
+) -> Result<(), TrainError> {
+    let evaluation = validation.evaluate(trainer);
+    let is_best = trainer.state.best.take(evaluation.first());
+    observer.on_evaluation(trainer, &evaluation, is_best);
+    if is_best {
+        keeper.keep_best(trainer).map_err(TrainError::NotKept)?;
     }
+    Ok(())
 }
 
-fn validate(trainer: &Trainer<'_>, validation: &Validation<'_>) -> Evaluation {
-    let model = &trainer.model;
-    let frequencies =
-        TrainingFrequencies { examples_of_class: &model.class_counts, num_examples: trainer.num_examples() };
-    evaluate(
-        trainer.cpu(),
-        &model.network,
-        &validation.examples,
-        validation.unknown_labels,
-        &validation.metrics,
-        Some(frequencies),
-    )
-    .expect("metric options are checked before training starts")
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-#[derive(Default)]
-struct Best {
-    value: Option<f64>,
-    waited: usize,
-}
-
-impl Best {
-    fn take(&mut self, evaluation: &Evaluation) -> bool {
-        let value = evaluation.values.iter().next().and_then(|(_, value)| value);
-        let better = value.is_some() && self.value.is_none_or(|best| value > Some(best));
-        if better {
-            self.value = value;
-            self.waited = 0;
-        } else {
-            self.waited += 1;
-        }
-        better
+    #[test]
+    fn periods_need_not_be_whole_steps() {
+        // Seven steps an epoch.
+        let moment = |step: u64| (step as f64 / 7.0, step);
+        let due = |every: Every| -> Vec<u64> {
+            (1..=21).filter(|&step| every.is_due(moment(step - 1), moment(step))).collect()
+        };
+        assert_eq!(due(Every::Epochs(1.0)), [7, 14, 21]);
+        assert_eq!(due(Every::Epochs(0.5)), [4, 7, 11, 14, 18, 21]);
+        assert_eq!(due(Every::Epochs(2.0)), [14]);
+        assert_eq!(due(Every::Iterations(5)), [5, 10, 15, 20]);
+        assert_eq!(due(Every::Iterations(0)).len(), 21);
+        // More often than there are steps: at every step.
+        assert_eq!(due(Every::Epochs(0.01)).len(), 21);
+        // A seventh, taken seven times, is one.
+        assert_eq!(due(Every::Epochs(1.0 / 7.0)).len(), 21);
     }
 }

@@ -4,37 +4,20 @@ use std::time::Instant;
 
 use lookalike_kernels::Cpu;
 use rand::Rng as _;
-use serde::{Deserialize, Serialize};
 
-use super::blend::{HeldOutScores, choose_start};
+use super::changed::ChangedClasses;
 use super::config::{ConfigError, TrainConfig};
-use super::output_step::StepContext;
+use super::context::StepContext;
+use super::sparse::{SparseTraining, hold_out};
 use super::stages::{Stage, StageClock, StageTimes};
+use super::state::{BestScore, Checkpoint, Progress, TrainingState};
 use super::step::{Proposer, Step};
-use crate::artifact::Model;
-use crate::data::Examples;
+use crate::data::{DataFingerprint, Examples};
 use crate::hashing::{Incremental, RefreshSchedule};
-use crate::loss::Loss;
-use crate::model::{Neighbours, Network, SparsePart};
-use crate::optim::Adam;
-use crate::random::{Stream, mix, rng};
+use crate::model::{ClassFrequencies, Model, Network};
+use crate::optim::{Adam, NetworkMoments};
+use crate::random::{Stream, rng};
 use crate::sampling::{self, SamplerKind, SamplerStats, Setup};
-
-/// How far training has come; saved with the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Progress {
-    /// Steps done.
-    pub iteration: u64,
-    /// Epochs finished.
-    pub epoch: usize,
-    /// Examples of the current epoch that are done.
-    pub position: usize,
-    /// Time spent in making the model and in steps; reading and evaluation are not counted.
-    pub train_seconds: f64,
-    /// Training examples that have a label.
-    pub examples: usize,
-}
 
 /// What a step did.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +56,7 @@ pub enum TrainError {
         /// The learning rate.
         rate: f32,
     },
-    /// The data changed under a resumed model.
+    /// The data does not fit a resumed model.
     #[error("the model has {model} {what}, the training data {data}: resume with the data it was trained on")]
     OtherData {
         /// Features, classes or examples.
@@ -83,22 +66,37 @@ pub enum TrainError {
         /// The data's number.
         data: usize,
     },
+    /// The best model so far can't be kept.
+    #[error("cannot save the best model so far")]
+    NotKept(#[source] super::run::KeepError),
+    /// The data has the right size and is not the same.
+    #[error(
+        "the training data is not what the model was trained on: sizes are equal, contents differ (checksum \
+         {found:08x} instead of {expected:08x}); resume with the same file"
+    )]
+    ChangedData {
+        /// Checksum of the data it was trained on.
+        expected: u32,
+        /// Checksum of this data.
+        found: u32,
+    },
 }
 
 /// A model in training.
 pub struct Trainer<'a> {
     /// The model as it is now.
     pub model: Model,
+    /// All that training needs besides.
+    pub state: TrainingState,
     cpu: Cpu,
     examples: Examples<'a>,
     proposer: Proposer,
     schedule: RefreshSchedule,
     step: Step,
+    sparse: Option<SparseTraining>,
     times: StageTimes,
-    /// Examples with labels, in this epoch's order.
+    /// Examples that are trained on, in this epoch's order.
     order: Vec<u32>,
-    /// Examples that choose how much the sparse part counts.
-    held_out: Vec<u32>,
     order_epoch: Option<usize>,
     /// False at the start and after resuming within an epoch.
     has_tables: bool,
@@ -113,107 +111,144 @@ impl<'a> Trainer<'a> {
         config.check(&examples)?;
         let shape = config.network(examples.num_features, examples.num_classes);
         let mut network = Network::random(shape, config.init, config.seed);
-        if config.loss == Loss::Nce {
-            // Noise-contrastive scores are log-probabilities without a sum to
-            // normalise them; from 0 they would first all have to sink to -ln N.
-            network.output.bias.w.fill(-(examples.num_classes as f32).ln());
-        }
-        let model = Model {
-            network,
-            class_counts: sampling::label_counts(examples),
-            training: config,
+        let bias = config.loss.over_candidates().starting_bias(examples.num_classes);
+        network.output.bias.fill(bias);
+        let state = TrainingState {
+            config,
             progress: Progress::default(),
-            text: None,
-            names: None,
+            moments: NetworkMoments::of(&network),
+            data: Some(DataFingerprint::of(&examples)),
+            held_out: None,
+            best: BestScore::default(),
         };
-        let mut trainer = Self::resume(model, examples, cpu)?;
-        trainer.model.progress.train_seconds = start.elapsed().as_secs_f64();
+        let model = Model::new(network, ClassFrequencies::of(&examples));
+        let mut trainer = Self::start(Checkpoint { model, state }, examples, cpu)?;
+        trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
         Ok(trainer)
     }
 
-    /// Goes on with a model; its settings may have been changed in between.
-    pub fn resume(mut model: Model, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
-        let config = &model.training;
-        config.check(&examples)?;
-        let shape = &model.network.config;
-        for (what, model, data) in [
-            ("features", shape.num_features, examples.num_features),
-            ("classes", shape.num_classes, examples.num_classes),
-        ] {
-            if model != data {
-                return Err(TrainError::OtherData { what, model, data });
+    /// Goes on with the data that the model was trained on; settings that do not
+    /// belong to the model may have been changed in between.
+    pub fn resume(checkpoint: Checkpoint, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        let Checkpoint { model, state } = &checkpoint;
+        state.config.check(&examples)?;
+        check_sizes(model, &examples)?;
+        state.config.check_model(model)?;
+        let found = DataFingerprint::of(&examples);
+        if let Some(expected) = &state.data {
+            if expected.examples != found.examples {
+                let (model, data) = (expected.examples, found.examples);
+                return Err(TrainError::OtherData { what: "training examples", model, data });
+            }
+            if *expected != found {
+                let (expected, found) = (expected.crc32, found.crc32);
+                return Err(TrainError::ChangedData { expected, found });
             }
         }
-        let setup = Setup {
-            seed: config.seed,
-            budget: config.budget_for(shape.num_classes),
-            dim: model.network.output.dim,
-            label_counts: &model.class_counts,
-            lsh: &config.lsh,
-            mixed: &config.mixed,
-        };
+        Self::start(checkpoint, examples, cpu)
+    }
+
+    /// Goes on with other examples of the same shape, which count as further training
+    /// data, from the start of an epoch.
+    pub fn go_on(mut checkpoint: Checkpoint, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        let Checkpoint { model, state } = &mut checkpoint;
+        state.config.check(&examples)?;
+        check_sizes(model, &examples)?;
+        // A sparse part that did not help was dropped, and does not come back.
+        state.config.sparse = state.config.sparse.filter(|_| model.sparse.is_some());
+        state.config.check_model(model)?;
+        state.data = Some(DataFingerprint::of(&examples));
+        state.progress.position = 0;
+        state.held_out = None;
+        model.frequencies.add(&ClassFrequencies::of(&examples));
+        if let Some(sparse) = &mut model.sparse {
+            sparse.set_class_counts(&model.frequencies.examples_of_class);
+        }
+        Self::start(checkpoint, examples, cpu)
+    }
+
+    fn start(checkpoint: Checkpoint, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        let Checkpoint { mut model, mut state } = checkpoint;
+        let config = &state.config;
+        let output = &model.network.output;
         let proposer = match config.sampler {
             SamplerKind::Full => Proposer::All,
-            kind => Proposer::Sampler(sampling::build(kind, &setup).map_err(ConfigError::from)?),
+            kind => {
+                let setup = Setup {
+                    seed: config.seed,
+                    budget: config.budget_for(output.len),
+                    dim: output.dim,
+                    label_counts: &model.frequencies.examples_of_class,
+                    lsh: &config.lsh,
+                    mixed: &config.mixed,
+                };
+                Proposer::Sampler(sampling::build(kind, &setup).map_err(ConfigError::from)?)
+            }
         };
-        let schedule = config.lsh.schedule();
         let tracks_changes = config.sampler.uses_tables() && config.lsh.incremental != Incremental::Never;
-        let changed = ChangedClasses::new(if tracks_changes { shape.num_classes } else { 0 });
+        let changed = ChangedClasses::new(if tracks_changes { output.len } else { 0 });
         // Examples without a label teach nothing here and are left out.
         let labelled = |&i: &u32| !examples.labels(i as usize).is_empty();
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(labelled).collect();
-        model.progress.examples = order.len();
-        let mut held_out = Vec::new();
-        let mut step = Step::default();
-        // A network that was trained without a sparse part goes on without.
-        let is_new = model.progress.iteration == 0;
-        if let Some(sparse) = config.sparse.filter(|_| is_new || model.network.sparse.is_some()) {
-            held_out = hold_out(&mut order, sparse.held_out, config.seed);
-            let normalise = model.network.config.normalise;
-            let mut own = Vec::new();
-            if is_new {
-                let (part, examples_own) =
-                    choose_start(&sparse, normalise, &model.class_counts, &examples, &order, &held_out);
-                model.network.sparse = Some(part);
-                own = examples_own;
-            } else if model.progress.epoch < sparse.epochs {
-                // Not saved: it is what the start of this very data was.
-                let start = model.network.sparse.as_ref().map(SparsePart::start).unwrap_or_default();
-                (_, own) = SparsePart::from_means(&examples, &order, normalise, sparse.mean_rows(start));
-            }
-            let priors = model.network.sparse.as_ref().map(|part| part.priors(&model.class_counts));
-            step.start_sparse(own, priors.unwrap_or_default());
-        }
-        model.network.prepare_training();
+        let is_new = state.progress.iteration == 0;
+        let sparse = config.sparse.map(|sparse| {
+            let held_out = match state.held_out.take() {
+                Some(held_out) => {
+                    order.retain(|i| held_out.binary_search(i).is_err());
+                    held_out
+                }
+                None => hold_out(&mut order, sparse.held_out, config.seed),
+            };
+            let training = if is_new {
+                SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
+            } else {
+                let is_trained = state.progress.epoch >= sparse.epochs;
+                SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
+            };
+            state.held_out = Some(held_out);
+            training
+        });
         Ok(Self {
+            schedule: state.config.lsh.schedule(),
             model,
+            state,
             cpu,
             examples,
             proposer,
-            schedule,
-            step,
+            step: Step::default(),
+            sparse,
             times: StageTimes::default(),
             order,
-            held_out,
             order_epoch: None,
             has_tables: false,
             changed,
         })
     }
 
+    /// The model and all that training needs besides, as they are now.
+    pub fn into_checkpoint(self) -> Checkpoint {
+        Checkpoint { model: self.model, state: self.state }
+    }
+
     /// Steps in an epoch.
     pub fn steps_per_epoch(&self) -> u64 {
-        self.order.len().div_ceil(self.model.training.batch) as u64
+        self.order.len().div_ceil(self.state.config.batch) as u64
     }
 
     /// Steps in the planned run.
     pub fn planned_steps(&self) -> u64 {
-        self.steps_per_epoch() * self.model.training.epochs as u64
+        self.steps_per_epoch() * self.state.config.epochs as u64
     }
 
     /// Whether the planned epochs are done.
     pub fn is_done(&self) -> bool {
-        self.model.progress.epoch >= self.model.training.epochs
+        self.state.progress.epoch >= self.state.config.epochs
+    }
+
+    /// Epochs done, with the part of the current one.
+    pub fn epochs_done(&self) -> f64 {
+        let Progress { epoch, position, .. } = self.state.progress;
+        epoch as f64 + position as f64 / self.order.len().max(1) as f64
     }
 
     /// The instructions in use.
@@ -236,8 +271,7 @@ impl<'a> Trainer<'a> {
 
     /// Who proposes negatives and how, in a sentence for the user.
     pub fn describe_sampler(&self) -> String {
-        let config = &self.model.training;
-        let output = &self.model.network.output;
+        let (config, output) = (&self.state.config, &self.model.network.output);
         let budget = config.budget_for(output.len);
         match config.sampler {
             SamplerKind::Full => "full softmax: every class is scored".into(),
@@ -262,7 +296,7 @@ impl<'a> Trainer<'a> {
     /// Trains on one batch.
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
         let start = Instant::now();
-        let progress = self.model.progress;
+        let progress = self.state.progress;
         let starts_epoch = progress.position == 0;
         if self.order_epoch != Some(progress.epoch) {
             self.shuffle(progress.epoch);
@@ -273,13 +307,28 @@ impl<'a> Trainer<'a> {
             self.refresh();
             clock.end(Stage::Refresh);
         }
-        if starts_epoch && progress.epoch > 0 {
-            self.add_priors(-1.0);
-        }
-        let config = &self.model.training;
+        let config = &self.state.config;
         let rate = config.rate_at(progress.iteration, self.planned_steps());
         let end = self.order.len().min(progress.position + config.batch);
-        let batch = &self.order[progress.position..end];
+        let loss = self.train_on(progress.position..end, rate, &mut clock);
+        self.times = clock.times();
+        if !loss.is_finite() {
+            let (iteration, epoch) = (progress.iteration, progress.epoch + 1);
+            return Err(TrainError::Diverged { loss, iteration, epoch, rate });
+        }
+        self.changed.add(self.step.touched_classes());
+        if end == self.order.len() {
+            self.end_epoch();
+        }
+        self.advance(end, start.elapsed().as_secs_f64());
+        let batch = end - progress.position;
+        Ok(StepReport { progress: self.state.progress, loss, rate, batch, refreshed })
+    }
+
+    /// Moves all parts of the model by a batch; gives the network's loss.
+    fn train_on(&mut self, places: std::ops::Range<usize>, rate: f32, clock: &mut StageClock) -> f64 {
+        let steps_per_epoch = self.steps_per_epoch();
+        let TrainingState { config, progress, moments, .. } = &mut self.state;
         let context = StepContext {
             cpu: self.cpu,
             adam: Adam::at(config.adam, progress.iteration + 1, rate),
@@ -287,33 +336,33 @@ impl<'a> Trainer<'a> {
             iteration: progress.iteration,
             loss: config.loss,
             corrects_log_q: config.corrects_log_q(),
-            near: config.sparse.map_or(0, |sparse| sparse.negatives),
-            sparse_rate: config.sparse_rate_at(progress.iteration, self.steps_per_epoch())
-                * self.model.network.sparse.as_ref().map_or(1.0, |sparse| sparse.start().rate()),
         };
-        let network = &mut self.model.network;
-        let loss = self.step.run(&context, network, &mut self.proposer, &self.examples, batch);
+        let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
+        if let Some(sparse) = &mut self.sparse {
+            sparse.propose(model, batch);
+            clock.end(Stage::Sample);
+        }
+        let near = self.sparse.as_ref().map(SparseTraining::near);
+        let network = (&mut model.network, moments);
+        let loss = self.step.run(&context, network, &mut self.proposer, near, batch.0, batch.1);
         clock.end_measured(self.step.stage_times());
-        self.times = clock.times();
-        let batch = batch.len();
-        if !loss.is_finite() {
-            let (iteration, epoch) = (progress.iteration, progress.epoch + 1);
-            return Err(TrainError::Diverged { loss, iteration, epoch, rate });
+        if let Some(sparse) = &mut self.sparse {
+            let start = model.sparse.as_ref().map_or(1.0, |part| part.start().rate());
+            let rate = config.sparse_rate_at(progress.iteration, steps_per_epoch) * start;
+            if rate > 0.0 {
+                sparse.run(self.cpu, model, batch, rate);
+                clock.end(Stage::Update);
+            }
         }
-        self.changed.add(self.step.touched_classes());
-        if end == self.order.len() {
-            self.blend();
-        }
-        self.advance(end, start.elapsed().as_secs_f64());
-        Ok(StepReport { progress: self.model.progress, loss, rate, batch, refreshed })
+        loss
     }
 
     fn advance(&mut self, end: usize, seconds: f64) {
-        let progress = &mut self.model.progress;
+        let progress = &mut self.state.progress;
         progress.iteration += 1;
         progress.train_seconds += seconds;
         progress.position = end;
-        if end == self.order.len() {
+        if end >= self.order.len() {
             progress.position = 0;
             progress.epoch += 1;
         }
@@ -323,7 +372,7 @@ impl<'a> Trainer<'a> {
     /// seed and the epoch alone, also after resuming.
     fn shuffle(&mut self, epoch: usize) {
         self.order.sort_unstable();
-        let mut random = rng(self.model.training.seed, Stream::Shuffle, epoch as u64, 0);
+        let mut random = rng(self.state.config.seed, Stream::Shuffle, epoch as u64, 0);
         for i in (1..self.order.len()).rev() {
             let j = crate::random::below(random.next_u64(), i as u32 + 1) as usize;
             self.order.swap(i, j);
@@ -336,110 +385,46 @@ impl<'a> Trainer<'a> {
             sampler.refresh(self.cpu, self.model.network.output.view(), self.changed.list());
             self.changed.clear();
         }
-        self.step.refresh(&self.model.network);
+        if let Some(sparse) = &mut self.sparse {
+            sparse.refresh(&self.model);
+        }
         self.has_tables = true;
     }
 
-    /// At the end of an epoch: how much does the sparse part help, and, after the
-    /// last one, how much do the nearest examples? A sparse part that does not, also because it has
-    /// diverged, is dropped: searching near classes with it costs time. Held-out
-    /// examples have then nothing left to choose and are trained on like the others.
-    fn blend(&mut self) {
-        let (Some(config), network) = (self.model.training.sparse, &mut self.model.network) else { return };
-        let Some(sparse) = &network.sparse else { return };
-        let mut blend = sparse.blend();
-        if !self.held_out.is_empty() {
-            self.step.refresh(network);
-            let near = self.step.near(network, &self.examples, &self.held_out, config.negatives);
-            let scores = HeldOutScores::new(self.cpu, network, &self.examples, &self.held_out, near);
-            blend = scores.best_blend();
-            let kept = network.neighbours.take();
-            // Searching them takes a while, and no step of training needs them.
-            let is_last = self.model.progress.epoch + 1 >= self.model.training.epochs;
-            if config.neighbours && blend != 0.0 && (is_last || kept.is_some()) {
-                let kept = kept.unwrap_or_else(|| Neighbours::new(&self.examples, &self.order));
-                let weight = scores.best_weight(blend, &kept);
-                network.neighbours = (weight != 0.0).then(|| kept.weighted(weight));
-            }
-        }
-        if blend == 0.0 {
-            network.sparse = None;
-            self.model.training.sparse = None;
-            self.order.append(&mut self.held_out);
-        } else if let Some(sparse) = &mut network.sparse {
-            sparse.set_blend(blend);
-            self.add_priors(1.0);
-        }
-    }
-
-    /// Adds to the output layer's bias, or takes back from it, what the frequency
-    /// of each class counts in the blended sparse score.
-    fn add_priors(&mut self, sign: f32) {
-        let Some(sparse) = &self.model.network.sparse else { return };
-        let factor = sign * sparse.blend();
-        let bias = &mut self.model.network.output.bias.w;
-        for (bias, prior) in bias.iter_mut().zip(self.step.priors()) {
-            *bias += factor * prior;
+    /// Lets held-out examples choose how much the other parts of the model count.
+    /// Where the sparse part is dropped they have nothing left to choose and are
+    /// trained on like the others.
+    fn end_epoch(&mut self) {
+        let Some(sparse) = &mut self.sparse else { return };
+        let TrainingState { config, progress, held_out, .. } = &mut self.state;
+        let is_last = progress.epoch + 1 >= config.epochs;
+        let held_out = held_out.get_or_insert_default();
+        if !sparse.end_epoch(self.cpu, &mut self.model, &self.examples, &self.order, held_out, is_last) {
+            self.sparse = None;
+            config.sparse = None;
+            self.order.append(held_out);
         }
     }
 }
 
-/// Takes up to `most` examples, and never more than one in twenty, out of
-/// `order`: the same ones for the same seed.
-fn hold_out(order: &mut Vec<u32>, most: usize, seed: u64) -> Vec<u32> {
-    let count = most.min(order.len() / 20);
-    let mut keyed: Vec<(u64, u32)> =
-        order.iter().map(|&i| (mix(seed, Stream::HoldOut, 0, u64::from(i)), i)).collect();
-    keyed.sort_unstable();
-    let mut held_out: Vec<u32> = keyed[..count].iter().map(|&(_, i)| i).collect();
-    held_out.sort_unstable();
-    order.retain(|i| held_out.binary_search(i).is_err());
-    held_out
-}
-
-/// A set of classes with its members listed (for algorithm 5 of the paper).
-#[derive(Debug)]
-struct ChangedClasses {
-    is_member: Vec<bool>,
-    members: Vec<u32>,
-    /// Before the first refresh nothing is known, so everything counts as changed.
-    complete: bool,
-}
-
-impl ChangedClasses {
-    fn new(num_classes: usize) -> Self {
-        Self { is_member: vec![false; num_classes], members: Vec::new(), complete: false }
-    }
-
-    fn add(&mut self, classes: impl Iterator<Item = u32>) {
-        if self.is_member.is_empty() {
-            return;
-        }
-        for class in classes {
-            if !std::mem::replace(&mut self.is_member[class as usize], true) {
-                self.members.push(class);
-            }
+fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError> {
+    for (what, model, data) in [
+        ("features", model.num_features(), examples.num_features),
+        ("classes", model.num_classes(), examples.num_classes),
+    ] {
+        if model != data {
+            return Err(TrainError::OtherData { what, model, data });
         }
     }
-
-    fn list(&mut self) -> Option<&[u32]> {
-        self.members.sort_unstable();
-        (self.complete && !self.is_member.is_empty()).then_some(&self.members)
-    }
-
-    fn clear(&mut self) {
-        for class in self.members.drain(..) {
-            self.is_member[class as usize] = false;
-        }
-        self.complete = true;
-    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::Dataset;
-    use crate::train::SparseConfig;
+    use crate::train::sparse::hold_out;
+    use crate::train::{SparseConfig, TrainConfig};
 
     /// 200 examples of 10 classes, each with a feature of its own (its number),
     /// one of its class, one of all and, but for every ninth example, a label.
@@ -468,7 +453,7 @@ mod tests {
         let data = data();
         let sparse = SparseConfig { held_out: 6, ..SparseConfig::default() };
         let mut trainer = Trainer::new(config(sparse), data.view(), Cpu::detect()).unwrap();
-        let held_out = trainer.held_out.clone();
+        let held_out = trainer.state.held_out.clone().unwrap();
         assert_eq!(held_out.len(), 6);
         assert!(held_out.iter().all(|i| !trainer.order.contains(i) && i % 9 != 0));
         assert_eq!(trainer.order.len() + held_out.len(), 177);
@@ -484,7 +469,7 @@ mod tests {
         while !trainer.is_done() {
             trainer.step().unwrap();
         }
-        let postings = trainer.model.network.sparse.as_ref().unwrap().postings(211);
+        let postings = trainer.model.sparse.as_ref().unwrap().postings(211);
         for (&example, before) in held_out.iter().zip(&before) {
             assert!(postings.of(example).0.is_empty());
             assert_eq!(&row(&trainer, example), before);
@@ -516,7 +501,7 @@ mod tests {
         while !trainer.is_done() {
             trainer.step().unwrap();
         }
-        assert!(trainer.model.network.sparse.is_none() && trainer.model.training.sparse.is_none());
+        assert!(trainer.model.sparse.is_none() && trainer.state.config.sparse.is_none());
         assert_eq!(trainer.num_examples(), 177);
     }
 }

@@ -1,7 +1,8 @@
 //! The parameters of a model in training. No other file of these tests knows
 //! where they are kept.
 
-use lookalike::model::{Biases, Rows, Stored};
+use lookalike::model::{Numbers, Rows};
+use lookalike::optim::RowMoments;
 use lookalike::train::Trainer;
 
 /// The weights of a class or feature with their moments; of a class, its bias is
@@ -22,18 +23,23 @@ pub(crate) struct Parameters {
 
 impl Parameters {
     pub(crate) fn of(trainer: &Trainer<'_>) -> Self {
-        let network = &trainer.model.network;
-        Self { classes: rows(&network.output), features: rows(&network.input) }
+        let (network, moments) = (&trainer.model.network, &trainer.state.moments);
+        Self {
+            classes: rows(&network.output, &moments.output),
+            features: rows(&network.input, &moments.input),
+        }
     }
 }
 
-fn rows(layer: &Rows) -> Vec<Row> {
-    let Stored::F32(store) = &layer.stored else { panic!("these tests keep single precision") };
-    let Biases { w, m, v, .. } = &layer.bias;
+fn rows(layer: &Rows, moments: &RowMoments) -> Vec<Row> {
+    let (Numbers::F32(w), Numbers::F32(m), Numbers::F32(v)) = (&layer.weights, &moments.m, &moments.v) else {
+        panic!("these tests keep single precision")
+    };
     let of = |numbers: &[f32], biases: &[f32], row: usize| {
         let numbers = numbers[row * layer.stride..][..layer.dim].iter();
         numbers.chain(biases.get(row)).copied().collect()
     };
-    let row = |i| Row { w: of(&store.w, w, i), m: of(&store.m, m, i), v: of(&store.v, v, i) };
+    let bias = &moments.bias;
+    let row = |i| Row { w: of(w, &layer.bias, i), m: of(m, &bias.m, i), v: of(v, &bias.v, i) };
     (0..layer.len).map(row).collect()
 }

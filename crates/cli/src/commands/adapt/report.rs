@@ -1,7 +1,8 @@
 //! The report on adaptivity: the paper's picture, and the numbers behind it.
 
+use lookalike::data::DataFingerprint;
+use lookalike::experiment::Method;
 use lookalike::experiment::adapt::{AdaptOptions, Adaptivity, Snapshot};
-use lookalike::experiment::{DataFingerprint, Method};
 use lookalike::train::TrainConfig;
 use lookalike_report::{Axis, Chart, Column, Format, Page, Section, Series, Table, human};
 use serde::Serialize;

@@ -59,7 +59,7 @@ impl<'a> Contender<'a> {
     }
 
     pub(crate) fn config(&self) -> &TrainConfig {
-        &self.trainer.model.training
+        &self.trainer.state.config
     }
 
     pub(crate) fn threads(&self) -> usize {
@@ -120,7 +120,7 @@ impl<'a> Contender<'a> {
     /// Measures the refresh of all classes, on tables of its own.
     pub(crate) fn rebuild_tables(&mut self, cpu: Cpu, repeats: usize) -> anyhow::Result<()> {
         let Some(choice) = &self.choice else { return Ok(()) };
-        let config = &self.trainer.model.training;
+        let config = &self.trainer.state.config;
         let output = &self.trainer.model.network.output;
         let mut tables = config.lsh.tables(choice, output.len, output.dim, config.seed)?;
         self.pool.install(|| {

@@ -7,7 +7,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use lookalike::model::{RowData, Rows, Storage};
+use lookalike::model::{Numbers, Rows, Storage};
 use lookalike::random::{Stream, below, mix};
 use lookalike_kernels::measure::{FLOPS_PER_ITERATION, fma_burst, read_sum};
 use lookalike_kernels::{Cpu, sum_rows};
@@ -56,7 +56,7 @@ impl Machine {
         // Rows as a model has them: on huge pages, and every page written to.
         let mut rows = Rows::zeroed(ROWS, ROW, Storage::F32, false);
         all_threads.install(|| rows.fill(|_, values| values.fill(1.0)));
-        let RowData::F32(numbers) = rows.view().data else { unreachable!("stored as f32") };
+        let Numbers::F32(numbers) = &rows.weights else { unreachable!("stored as f32") };
         let ids: Vec<u32> =
             (0..RANDOM_ROWS as u64).map(|i| below(mix(1, Stream::Data, i, 0), ROWS as u32)).collect();
         let limits = |pool: &ThreadPool| Limits {
@@ -67,7 +67,7 @@ impl Machine {
         };
         let one = limits(one_thread);
         let all = if all_threads.current_num_threads() == 1 { one } else { limits(all_threads) };
-        let (cpu, buffer_bytes) = (cpu.name().into(), size_of_val(numbers));
+        let (cpu, buffer_bytes) = (cpu.name().into(), size_of_val(&numbers[..]));
         Self { cpu, buffer_bytes, one_thread: one, all_threads: all }
     }
 
@@ -95,7 +95,7 @@ fn flops(cpu: Cpu, pool: &ThreadPool) -> f64 {
 }
 
 fn streamed(cpu: Cpu, pool: &ThreadPool, numbers: &[f32]) -> f64 {
-    best_rate(size_of_val(numbers) as f64, || {
+    best_rate(size_of_val(&numbers[..]) as f64, || {
         let pieces = || numbers.par_chunks(PIECE * ROW).map(|piece| read_sum(cpu, piece)).sum::<f32>();
         black_box(pool.install(pieces));
     })

@@ -24,7 +24,7 @@ pub(super) fn table(runs: &[Run]) -> Table {
     let goal = goal(runs);
     let mut table = Table::new(format!(
         "Held-out names, after {} epochs",
-        runs.last().map_or(0, |run| run.model.progress.epoch)
+        runs.last().map_or(0, |run| run.record.progress.epoch)
     ))
     .column(Column::text("Method"))
     .column(
@@ -77,7 +77,7 @@ pub(super) fn answers_table(run: &Run, answers: &[Answer]) -> Table {
 
 /// The report.
 pub(super) fn page(runs: &[Run], best: usize, answers: &[Answer], cities: &Cities) -> Page {
-    let config = &runs[best].model.training;
+    let config = &runs[best].record.config;
     let train = cities.train.dataset.view();
     let mut chart = Chart::new(
         "P@1 against training time",

@@ -4,8 +4,9 @@ use std::fmt;
 use std::io::Write;
 use std::process::ExitCode;
 
+use lookalike::data::DataFingerprint;
 use lookalike::data::Examples;
-use lookalike::experiment::{DataFingerprint, PlannedRun, RunFolder, RunRecord, run_matrix};
+use lookalike::experiment::{PlannedRun, RunFolder, RunRecord, run_matrix};
 use lookalike::train::TrainConfig;
 use lookalike_report::{Column, Format, Page, Table, human};
 use serde::Serialize;

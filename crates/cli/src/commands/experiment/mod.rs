@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use lookalike::data::{Dataset, Examples, write::check_folder};
-use lookalike::experiment::{Arena, EvaluateEvery, PlannedRun};
+use lookalike::experiment::{Arena, PlannedRun};
 use lookalike::metrics::MetricOptions;
-use lookalike::train::TrainConfig;
+use lookalike::train::{Every, TrainConfig};
 use lookalike_kernels::Cpu;
 
 use super::MachineArguments;
@@ -173,11 +173,11 @@ impl MatrixArguments {
     }
 
     /// How often to evaluate.
-    fn every(&self) -> anyhow::Result<EvaluateEvery> {
+    fn every(&self) -> anyhow::Result<Every> {
         match self.eval_iterations {
-            Some(steps) => Ok(EvaluateEvery::Iterations(steps)),
+            Some(steps) => Ok(Every::Iterations(steps)),
             None if self.eval_every.is_finite() && self.eval_every > 0.0 => {
-                Ok(EvaluateEvery::Epochs(self.eval_every))
+                Ok(Every::Epochs(self.eval_every))
             }
             None => Err(usage(format!("--eval-every is {}, but must be above 0", self.eval_every))),
         }
@@ -251,13 +251,7 @@ impl MatrixData {
 /// Bad settings must show before hours of training.
 fn check(runs: &[PlannedRun], examples: &Examples<'_>) -> anyhow::Result<()> {
     for run in runs {
-        let config = &run.settings;
-        config.check(examples)?;
-        if config.sampler.uses_tables() {
-            let dim = *config.hidden.last().unwrap_or(&1);
-            let classes = examples.num_classes;
-            config.lsh.choose(config.budget_for(classes), classes, dim)?;
-        }
+        run.settings.check(examples)?;
     }
     Ok(())
 }

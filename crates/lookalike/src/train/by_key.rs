@@ -1,5 +1,5 @@
-//! Turning a batch around: from *which classes has this example* to *which
-//! examples has this class*.
+//! A batch's pairs sorted by class: from *which classes has this example* to
+//! *which examples has this class*.
 //!
 //! A training step visits each class once, with all of its examples, so that a
 //! row is read and written once a batch and by one thread only. This module
@@ -20,15 +20,17 @@
 //!
 //! Cost: O(pairs) time and 8 bytes a pair; buffers are kept between batches.
 //!
-//! Where examples have so many keys that they come as bits, [`bits`] does it
-//! another way, with the same result.
+//! Where examples have so many keys that they come as bits, [`bits`] transposes
+//! them, with the same result.
 
 mod bits;
 
-use lookalike_kernels::{AlignedVec, Cpu, prefetch};
+use lookalike_kernels::{Cpu, Element, prefetch};
 use rayon::prelude::*;
 
+use crate::optim::RowsMut;
 use crate::sampling::BitRows;
+use crate::scratch::grow;
 
 /// Parts a batch is cut into; more than any machine we expect has threads.
 const PARTS: usize = 32;
@@ -36,7 +38,7 @@ const PARTS: usize = 32;
 const CHUNKS_MIN: usize = 32;
 /// Pairs in a chunk, about: half a megabyte, which stays in L2 while it is dealt.
 const CHUNK_PAIRS: usize = 1 << 17;
-/// Chunks from which a block's items are asked for ahead.
+/// Chunks from which a block's items are prefetched.
 const CHUNKS_AHEAD: usize = 2;
 const ITEMS_PER_LINE: usize = 16;
 /// At most this many blocks of keys are counted.
@@ -63,7 +65,7 @@ pub(super) trait Pairs: Sync {
 
 /// The pairs of a batch, by key.
 #[derive(Debug, Default)]
-pub(super) struct Turnaround {
+pub(super) struct PairsByKey {
     chunks: Vec<Chunk>,
     /// Pairs in each block of keys; of bits, those of some examples only.
     counts: Vec<u32>,
@@ -82,18 +84,18 @@ pub(super) struct Part {
     /// The number of keys in the range.
     pub num_keys: usize,
     /// Keys that occur, ascending.
-    pub groups: Vec<Group>,
+    pub groups: Vec<KeyGroup>,
     /// Entries of all groups, one after the other.
     pub entries: Vec<u32>,
     blocks: std::ops::Range<usize>,
     counts: Vec<u32>,
-    /// A block of bits, turned around.
+    /// A block of bits, transposed.
     columns: Vec<u64>,
 }
 
 /// A key that occurs in the batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Group {
+pub(super) struct KeyGroup {
     /// The key, counted from the part's first.
     pub local_key: u32,
     /// Where its entries start; they end where the next group's start.
@@ -117,15 +119,15 @@ struct Chunk {
     starts: Vec<u32>,
 }
 
-impl Turnaround {
+impl PairsByKey {
     /// Sorts `pairs`, whose keys are below `num_keys` and entries below
     /// `2^entry_bits`.
     ///
     /// # Panics
     /// If `entry_bits` leaves no room for keys; batches are limited before.
-    pub(super) fn turn(&mut self, cpu: Cpu, pairs: &impl Pairs, num_keys: usize, entry_bits: u32) {
+    pub(super) fn sort(&mut self, cpu: Cpu, pairs: &impl Pairs, num_keys: usize, entry_bits: u32) {
         if let Some(rows) = pairs.bits() {
-            return self.turn_bits(cpu, pairs, rows, num_keys);
+            return self.transpose(cpu, pairs, rows, num_keys);
         }
         assert!(entry_bits < 32, "a batch has fewer than 2^31 pairs of examples and features");
         let block_bits = num_keys.div_ceil(MAX_BLOCKS).next_power_of_two().trailing_zeros();
@@ -309,7 +311,7 @@ impl Part {
         for (key, count) in (first..).zip(&mut *counts) {
             let here = start;
             if *count > 0 {
-                self.groups.push(Group { local_key: key, start: here });
+                self.groups.push(KeyGroup { local_key: key, start: here });
             }
             start += *count;
             *count = here;
@@ -341,21 +343,11 @@ impl Part {
         let items = &mut self.entries[range];
         items.sort_unstable();
         for group in items.chunk_by_mut(|&a, &b| bits.key_of(a) == bits.key_of(b)) {
-            self.groups.push(Group { local_key: first + bits.key_of(group[0]) as u32, start });
+            self.groups.push(KeyGroup { local_key: first + bits.key_of(group[0]) as u32, start });
             start += group.len() as u32;
             group.iter_mut().for_each(|item| *item = bits.entry_of(*item));
         }
     }
-}
-
-/// Resizes with some room to spare: batches differ a little in size, and a
-/// buffer that has settled must not move again.
-pub(crate) fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
-    if buffer.capacity() < len {
-        buffer.clear();
-        buffer.reserve_exact(len + len / 4 + 64);
-    }
-    buffer.resize(len, T::default());
 }
 
 /// Zeroes, for writes in no order to come: written front to back they come into
@@ -365,10 +357,38 @@ fn renew(buffer: &mut Vec<u32>, len: usize) {
     grow(buffer, len);
 }
 
-/// At least `len` numbers that begin on a cache line; what they are is left open.
-pub(crate) fn grow_aligned(buffer: &mut AlignedVec<f32>, len: usize) {
-    if buffer.len() < len {
-        *buffer = AlignedVec::zeroed(len);
+/// Rows of consecutive keys, to be shared out among threads.
+pub(super) trait SplitRows: Sized + Send {
+    /// The rows before and from the one at `row`, counted from the first.
+    fn split_at(self, row: usize) -> (Self, Self);
+}
+
+impl<T: Element> SplitRows for RowsMut<'_, T> {
+    fn split_at(self, row: usize) -> (Self, Self) {
+        self.split_at(row)
+    }
+}
+
+/// Gives each part the rows that belong to it, in parallel.
+pub(super) fn for_each_part<R: SplitRows, W: Send>(
+    rows: R,
+    parts: &[Part],
+    work: &mut [W],
+    run: &(impl Fn(R, &Part, &mut W) + Sync),
+) {
+    match parts {
+        [] => {}
+        [part] => run(rows, part, &mut work[0]),
+        _ => {
+            let middle = parts.len() / 2;
+            let (left, right) = parts.split_at(middle);
+            let (left_work, right_work) = work.split_at_mut(middle);
+            let (left_rows, right_rows) = rows.split_at(right[0].first_key - left[0].first_key);
+            rayon::join(
+                || for_each_part(left_rows, left, left_work, run),
+                || for_each_part(right_rows, right, right_work, run),
+            );
+        }
     }
 }
 
@@ -390,9 +410,9 @@ mod tests {
         }
     }
 
-    pub(super) fn turned(turnaround: &Turnaround) -> Vec<(u32, u32)> {
+    pub(super) fn listed(sorted: &PairsByKey) -> Vec<(u32, u32)> {
         let mut pairs = Vec::new();
-        for part in turnaround.parts() {
+        for part in sorted.parts() {
             for (local_key, range) in part.groups() {
                 let key = (part.first_key + local_key) as u32;
                 pairs.extend(part.entries[range].iter().map(|&e| (key, e)));
@@ -401,16 +421,16 @@ mod tests {
         pairs
     }
 
-    fn check(turnaround: &mut Turnaround, lists: Vec<Vec<u32>>, num_keys: usize, entry_bits: u32) {
+    fn check(sorted: &mut PairsByKey, lists: Vec<Vec<u32>>, num_keys: usize, entry_bits: u32) {
         let lists = Lists(lists);
-        turnaround.turn(Cpu::detect(), &lists, num_keys, entry_bits);
+        sorted.sort(Cpu::detect(), &lists, num_keys, entry_bits);
         let mut expected: Vec<(u32, u32)> = Vec::new();
         for example in 0..lists.num_examples() {
             lists.for_each(example, |key, entry| expected.push((key, entry)));
         }
         expected.sort_unstable();
-        assert_eq!(turned(turnaround), expected);
-        let keys: usize = turnaround.parts().iter().map(|p| p.num_keys).sum();
+        assert_eq!(listed(sorted), expected);
+        let keys: usize = sorted.parts().iter().map(|p| p.num_keys).sum();
         assert_eq!(keys, num_keys.max(1).min(num_keys.max(keys)));
     }
 
@@ -428,21 +448,21 @@ mod tests {
                 keys.dedup();
                 keys
             });
-            check(&mut Turnaround::default(), lists.collect(), num_keys, entry_bits);
+            check(&mut PairsByKey::default(), lists.collect(), num_keys, entry_bits);
         }
     }
 
     #[test]
     fn buffers_of_an_earlier_larger_batch_do_not_leak_into_a_smaller() {
-        let mut turnaround = Turnaround::default();
-        check(&mut turnaround, (0..100).map(|e| (e..e + 50).collect()).collect(), 200, 8);
-        check(&mut turnaround, vec![vec![3], vec![], vec![1, 3]], 5, 8);
-        check(&mut turnaround, vec![], 5, 8);
+        let mut sorted = PairsByKey::default();
+        check(&mut sorted, (0..100).map(|e| (e..e + 50).collect()).collect(), 200, 8);
+        check(&mut sorted, vec![vec![3], vec![], vec![1, 3]], 5, 8);
+        check(&mut sorted, vec![], 5, 8);
     }
 
     #[test]
     fn one_crowded_key_does_not_disturb_the_rest() {
         let lists = (0..500u32).map(|e| if e == 0 { vec![0] } else { vec![0, e * 100] }).collect();
-        check(&mut Turnaround::default(), lists, 50_000, 9);
+        check(&mut PairsByKey::default(), lists, 50_000, 9);
     }
 }

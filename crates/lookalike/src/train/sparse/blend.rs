@@ -1,13 +1,11 @@
-//! What the sparse part starts from and how much it counts: chosen on examples
-//! held out from training.
+//! How much the sparse part counts: chosen on examples held out from training.
 //!
 //! On lists of words the sparse part is the better half, on short names the
 //! dense one, and which it is cannot be told from training examples, which the
 //! sparse part's centroids have seen. So a few examples are kept aside, and
 //! after each epoch the blend that ranks them best is taken. A blend of 0 says
-//! that the sparse part does not help. In the same way they choose, before
-//! training, between the two [`SparseStart`]s, and after the last epoch how much
-//! the nearest training examples count ([`Neighbours`]).
+//! that the sparse part does not help. In the same way they choose, after the last
+//! epoch, how much the nearest training examples count ([`Neighbours`]).
 //!
 //! Cost: the network's exact ranking of at most a thousand examples an epoch, and
 //! their cosines with the examples of some hundred classes.
@@ -15,13 +13,10 @@
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
-use super::sparse_step::SparseConfig;
 use crate::data::Examples;
-use crate::model::{
-    Activations, NeighbourScratch, Neighbours, Network, Normalise, RowData, SparsePart, SparseStart,
-};
+use crate::model::{Activations, Model, NeighbourScratch, Neighbours, SparsePart};
 use crate::predict::{RescoreScratch, TopK, TopKScratch, rescore, top_k};
-use crate::sampling::{FeatureIndex, NearClasses, Truths};
+use crate::sampling::NearClasses;
 
 /// The blends that are tried.
 const BLENDS: [f32; 9] = [0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
@@ -29,87 +24,57 @@ const BLENDS: [f32; 9] = [0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
 const WEIGHTS: [f32; 6] = [0.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0];
 /// Places of the ranking that count, and what a hit in them counts: precision
 /// at 1, 3 and 5 alike, in fifteenths.
-const PLACES: [(usize, u64); 3] = [(1, 15), (3, 5), (5, 3)];
+pub(super) const PLACES: [(usize, u64); 3] = [(1, 15), (3, 5), (5, 3)];
 /// Classes taken from the dense part's ranking; those of the sparse part come
 /// from its index.
 const DENSE_CANDIDATES: usize = 50;
-
-/// How many times better logarithms must rank before training to be taken.
-/// Centroids gain more by training: where both started alike, they ended ahead.
-const LOG_LEAD: f64 = 1.5;
-
-/// A sparse part for the examples `chosen`, from the start that ranks the
-/// `held_out` ones better; and what [`SparsePart::from_means`] says of own examples.
-pub(super) fn choose_start(
-    config: &SparseConfig,
-    normalise: Normalise,
-    class_counts: &[u32],
-    examples: &Examples<'_>,
-    chosen: &[u32],
-    held_out: &[u32],
-) -> (SparsePart, Vec<f32>) {
-    let make = |start| {
-        let (part, own) = SparsePart::from_means(examples, chosen, normalise, config.mean_rows(start));
-        let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
-        index.refresh(&part, &part.priors(class_counts), examples.num_features);
-        let places = PLACES.map(|(k, _)| k).into_iter().max().unwrap_or(1);
-        index.propose(examples, held_out, normalise, places, Truths::Kept, &mut near);
-        let truths = held_out.iter().map(|&example| examples.labels(example as usize));
-        let value = truths.enumerate().map(|(i, truths)| precision(near.of(i), truths)).sum::<u64>();
-        (value, part, own)
-    };
-    let (value, part, own) = make(SparseStart::Centroid);
-    if held_out.is_empty() {
-        return (part, own);
-    }
-    let (log_value, log_part, log_own) = make(SparseStart::LogMean);
-    if log_value as f64 > LOG_LEAD * value as f64 { (log_part, log_own) } else { (part, own) }
-}
 
 /// What each part of a model scores the candidates of held-out examples.
 /// True labels are candidates like any other class: only if they are found.
 pub(super) struct HeldOutScores<'a> {
     examples: &'a Examples<'a>,
     held_out: &'a [u32],
-    candidates: Vec<Vec<Candidate>>,
+    candidates: Vec<Vec<HeldOutCandidate>>,
 }
 
-struct Candidate {
+struct HeldOutCandidate {
     class: u32,
     dense: f32,
     sparse: f32,
 }
 
 impl<'a> HeldOutScores<'a> {
-    /// Of `held_out` examples, whose near classes are in `near`, with what the
-    /// frequency of each class adds to its sparse score.
+    /// Of `held_out` examples, whose near classes are in `near`.
     pub(super) fn new(
         cpu: Cpu,
-        network: &Network,
+        model: &Model,
         examples: &'a Examples<'a>,
         held_out: &'a [u32],
-        (near, priors): (&NearClasses, &[f32]),
+        near: &NearClasses,
     ) -> Self {
         let mut activations = Activations::default();
+        let network = &model.network;
         network.embed(cpu, examples, held_out, &mut activations);
-        let RowData::F32(embeddings) = activations.embeddings().data else {
-            unreachable!("embeddings are always f32")
-        };
-        let (vectors, bias) = (network.output.view(), &network.output.bias.w);
+        let embeddings = activations.embeddings();
+        let (vectors, bias) = (network.output.view(), &network.output.bias);
         let mut best = TopK::new(DENSE_CANDIDATES);
-        top_k(cpu, vectors, bias, embeddings, None, &mut TopKScratch::default(), &mut best);
+        top_k(cpu, vectors, bias, embeddings.rows(), None, &mut TopKScratch::default(), &mut best);
         let score = |(position, &example): (usize, &u32)| {
             let mut candidates: Vec<u32> = best.example(position).classes.to_vec();
             candidates.extend_from_slice(near.of(position));
             candidates.sort_unstable();
             candidates.dedup();
-            let embedding = &embeddings[position * vectors.stride..][..vectors.stride];
+            let embedding = embeddings.row(position);
+            let features = examples.features(example as usize);
+            let factor = network.config.normalise.factor(features.1);
             let count = candidates.len();
             let mut scratch = RescoreScratch::default();
             let ranked = rescore(cpu, vectors, bias, embedding, &candidates, count, &mut scratch);
             let scored = ranked.classes.iter().zip(ranked.scores).map(|(&class, &dense)| {
-                let sparse = network.sparse_score(examples, example, class) + priors[class as usize];
-                Candidate { class, dense, sparse }
+                let of_sparse =
+                    |part: &SparsePart| part.score(features, factor, class) + part.priors()[class as usize];
+                let sparse = model.sparse.as_ref().map_or(0.0, of_sparse);
+                HeldOutCandidate { class, dense, sparse }
             });
             scored.collect()
         };
@@ -132,7 +97,7 @@ impl<'a> HeldOutScores<'a> {
             let (ids, values) = self.examples.features(example as usize);
             let classes: Vec<u32> = candidates.iter().map(|candidate| candidate.class).collect();
             let near = neighbours.near(ids, values, &classes, &mut NeighbourScratch::default());
-            let score = |weight: f32, (c, near): (&Candidate, &f32)| blended(c, blend) + weight * near;
+            let score = |weight: f32, (c, near): (&HeldOutCandidate, &f32)| blended(c, blend) + weight * near;
             weights.map(|weight| candidates.iter().zip(&near).map(|pair| score(weight, pair)).collect())
         })
     }
@@ -142,7 +107,7 @@ impl<'a> HeldOutScores<'a> {
     fn best_of<const N: usize>(
         &self,
         options: [f32; N],
-        score: impl Fn(u32, &[Candidate]) -> [Vec<f32>; N] + Sync,
+        score: impl Fn(u32, &[HeldOutCandidate]) -> [Vec<f32>; N] + Sync,
     ) -> f32 {
         let values = self.held_out.par_iter().zip(&self.candidates).map(|(&example, candidates)| {
             let truths = self.examples.labels(example as usize);
@@ -161,12 +126,12 @@ impl<'a> HeldOutScores<'a> {
 
 /// As in ranking: a blend of 0 asks nothing of the sparse part, not even to be
 /// a number.
-fn blended(candidate: &Candidate, blend: f32) -> f32 {
+fn blended(candidate: &HeldOutCandidate, blend: f32) -> f32 {
     if blend == 0.0 { candidate.dense } else { candidate.dense + blend * candidate.sparse }
 }
 
 /// Mean precision of a ranking by `scores`; what is no number has no place.
-fn value(candidates: &[Candidate], scores: &[f32], truths: &[u32]) -> u64 {
+fn value(candidates: &[HeldOutCandidate], scores: &[f32], truths: &[u32]) -> u64 {
     let mut ranked: Vec<(f32, u32)> =
         scores.iter().zip(candidates).map(|(&score, candidate)| (score, candidate.class)).collect();
     ranked.retain(|(score, _)| *score > f32::NEG_INFINITY);
@@ -176,7 +141,7 @@ fn value(candidates: &[Candidate], scores: &[f32], truths: &[u32]) -> u64 {
 }
 
 /// Mean of precisions at the [`PLACES`], in fifteenths, of classes best first.
-fn precision(ranked: &[u32], truths: &[u32]) -> u64 {
+pub(super) fn precision(ranked: &[u32], truths: &[u32]) -> u64 {
     let hit = |class: &&u32| truths.binary_search(class).is_ok();
     PLACES.iter().map(|&(k, weight)| weight * ranked.iter().take(k).filter(hit).count() as u64).sum()
 }
@@ -185,8 +150,11 @@ fn precision(ranked: &[u32], truths: &[u32]) -> u64 {
 mod tests {
     use super::*;
     use crate::data::Dataset;
-    use crate::model::{Activation, NetworkConfig, Storage, Stored};
+    use crate::model::{
+        Activation, ClassFrequencies, Network, NetworkConfig, Normalise, Numbers, SparseStart, Storage,
+    };
     use crate::random::{Stream, mix};
+    use crate::sampling::{FeatureIndex, Truths};
 
     const CLASSES: usize = 16;
     /// The weight on the only feature of a class's examples.
@@ -209,23 +177,24 @@ mod tests {
             storage: Storage::F32,
         };
         let mut network = Network::zeroed(config);
-        let Stored::F32(input) = &mut network.input.stored else { unreachable!() };
-        (0..CLASSES).for_each(|i| input.w[i * CLASSES + i] = 1.0);
-        let Stored::F32(output) = &mut network.output.stored else { unreachable!() };
-        (0..CLASSES * CLASSES).for_each(|i| output.w[i] = dense(i));
+        let Numbers::F32(input) = &mut network.input.weights else { unreachable!() };
+        (0..CLASSES).for_each(|i| input[i * CLASSES + i] = 1.0);
+        let Numbers::F32(output) = &mut network.output.weights else { unreachable!() };
+        (0..CLASSES * CLASSES).for_each(|i| output[i] = dense(i));
         let features = (0..CLASSES).flat_map(|_| 0..CLASSES as u32).collect();
         let weights = (0..CLASSES * CLASSES).map(sparse).collect();
-        let part =
-            SparsePart::from_parts(&[CLASSES as u32; CLASSES], features, weights, 1.0, SparseStart::Centroid);
+        let lengths = [CLASSES as u32; CLASSES];
+        let start = (1.0, SparseStart::Centroid);
+        let part = SparsePart::from_parts(&lengths, features, weights, start, &[1; CLASSES]);
         let mut data = Dataset::empty(CLASSES, CLASSES);
         (0..CLASSES as u32).for_each(|i| data.push([(i, 1.0)], &[i]));
         let all: Vec<u32> = (0..CLASSES as u32).collect();
         let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
-        let priors = [0.0; CLASSES];
-        index.refresh(&part, &priors, CLASSES);
+        index.refresh(&part, CLASSES);
         index.propose(&data.view(), &all, Normalise::None, 8, Truths::Kept, &mut near);
-        network.sparse = Some(part);
-        HeldOutScores::new(Cpu::detect(), &network, &data.view(), &all, (&near, &priors)).best_blend()
+        let mut model = Model::new(network, ClassFrequencies::default());
+        model.sparse = Some(part);
+        HeldOutScores::new(Cpu::detect(), &model, &data.view(), &all, &near).best_blend()
     }
 
     fn truth(place: usize) -> f32 {
@@ -246,29 +215,5 @@ mod tests {
         assert_eq!(chosen(noise, truth), 16.0);
         // The least that is enough wins.
         assert_eq!(chosen(|_| 0.0, truth), 0.125);
-    }
-
-    /// Class 0 has a hundred examples, each of one of fifty features of its own
-    /// and one of fifty others; each of these others has a class to itself.
-    fn spread_out() -> Dataset {
-        let mut data = Dataset::empty(100, 51);
-        (0..110).for_each(|i| data.push([(i % 50, 1.0), (50 + i * 7 % 50, 1.0)], &[0]));
-        (0..50).for_each(|i| data.push([(50 + i, 1.0)], &[1 + i]));
-        data
-    }
-
-    #[test]
-    fn the_start_that_ranks_better_is_taken() {
-        let data = spread_out();
-        let (view, config) = (data.view(), SparseConfig::default());
-        let counts = crate::sampling::label_counts(view);
-        let start = |held_out: &[u32]| {
-            let chosen: Vec<u32> = (0..160).filter(|i| !held_out.contains(i)).collect();
-            choose_start(&config, Normalise::L2, &counts, &view, &chosen, held_out).0.start()
-        };
-        // The centroid of class 0 is near to none of its examples.
-        assert_eq!(start(&[0, 10, 20, 30, 40]), SparseStart::LogMean);
-        // Nobody to ask.
-        assert_eq!(start(&[]), SparseStart::Centroid);
     }
 }

@@ -1,4 +1,4 @@
-//! The output layer's part of a step over *all* classes: full softmax.
+//! A step of the output layer over *all* its classes: full softmax.
 //!
 //! Matrix products over tiles of classes and examples, with a running
 //! log-sum-exp, so that a batch × classes matrix never exists. Scores are
@@ -11,13 +11,16 @@
 use lookalike_kernels::{AlignedVec, Cpu, Element, Strided, exp_sum, gemm};
 use rayon::prelude::*;
 
-use super::output_step::{StepContext, for_each_part};
-use super::stages::{Stage, StageClock, StageTimes};
-use super::turnaround::{Part, grow, grow_aligned};
+use super::super::by_key::{Part, for_each_part};
+use super::super::context::StepContext;
+use super::super::stages::{Stage, StageClock, StageTimes};
+use super::{OutputLayer, rounding_noise, sum_shares};
+use crate::collective::Reducer;
 use crate::data::Examples;
 use crate::loss::RunningSum;
-use crate::model::{RowData, Rows, RowsMut, RowsView, with_store};
-use crate::random::{Stream, mix};
+use crate::model::Embeddings;
+use crate::optim::{LayerMut, RowsMut, with_layer};
+use crate::scratch::{grow, grow_aligned};
 
 /// Classes and examples of a tile: its scores take 256 KiB and stay in L2.
 const TILE: usize = 256;
@@ -26,9 +29,9 @@ const PARTS: usize = 32;
 
 /// Buffers of the full softmax's step, kept between batches.
 #[derive(Debug, Default)]
-pub(super) struct FullStep {
+pub(crate) struct FullStep {
     parts: Vec<Part>,
-    work: Vec<Work>,
+    work: Vec<PartTiles>,
     /// (class, example) of every true label, sorted.
     truths: Vec<(u32, u32)>,
     /// By example: target of each true label, `1/|y|`, or 0 without labels.
@@ -36,11 +39,14 @@ pub(super) struct FullStep {
     /// By example: what turns a score into its share of the gradient,
     /// `p / batch = exp(score - log_norm)`.
     log_norm: Vec<f32>,
+    /// By example: sum of exponentials, over the largest score.
+    sums: Vec<f64>,
     times: StageTimes,
 }
 
+/// A part's tiles and sums.
 #[derive(Debug, Default)]
-struct Work {
+struct PartTiles {
     scores: AlignedVec<f32>,
     grads: AlignedVec<f32>,
     d_embeddings: AlignedVec<f32>,
@@ -51,7 +57,7 @@ struct Work {
 
 /// The batch as every tile sees it.
 #[derive(Clone, Copy)]
-struct Batch<'a> {
+struct TileBatch<'a> {
     cpu: Cpu,
     embeddings: &'a [f32],
     stride: usize,
@@ -61,7 +67,7 @@ struct Batch<'a> {
     target: &'a [f32],
 }
 
-impl Batch<'_> {
+impl TileBatch<'_> {
     /// Scores of a tile: a row an example, a column a class.
     fn scores<'s, T: Element>(
         &self,
@@ -116,50 +122,42 @@ fn tiles(range: std::ops::Range<usize>) -> impl Iterator<Item = std::ops::Range<
 impl FullStep {
     /// Moves all rows, writes the gradient of the embeddings and gives the
     /// batch's mean loss.
-    pub(super) fn run(
+    pub(crate) fn run(
         &mut self,
         context: &StepContext,
-        output: &mut Rows,
+        layer: OutputLayer<'_>,
         examples: &Examples<'_>,
         batch: &[u32],
-        embeddings: RowsView<'_>,
+        embeddings: Embeddings<'_>,
         d_embeddings: &mut [f32],
     ) -> f64 {
-        let RowData::F32(rows) = embeddings.data else { unreachable!("embeddings are always f32") };
         let mut clock = StageClock::start();
-        self.prepare(output.len, examples, batch);
+        let OutputLayer { rows, moments, first_class, reducer } = layer;
+        self.prepare(first_class..first_class + rows.len, examples, batch);
         clock.end(Stage::Sort);
-        let Self { parts, work, truths, target, log_norm, times } = self;
+        let Self { parts, work, truths, target, log_norm, sums, times } = self;
         let (work, parts) = (&mut work[..parts.len()], &parts[..]);
-        let stride = output.stride;
-        let view = Batch {
+        let stride = rows.stride;
+        let view = TileBatch {
             cpu: context.cpu,
-            embeddings: rows,
+            embeddings: embeddings.rows(),
             stride,
-            dim: embeddings.dim,
+            dim: embeddings.dim(),
             examples: batch.len(),
             truths,
             target,
         };
-        with_store!(&mut output.stored, store => {
-            let bias = &output.bias.w;
-            work.par_iter_mut().zip(parts).for_each(|(work, part)| {
-                work.normalise(&view, &store.w, bias, part);
-            });
+        with_layer!(LayerMut::new(rows, moments), rows => {
+            let (w, bias) = (&*rows.w, &*rows.bias.w);
+            work.par_iter_mut().zip(parts).for_each(|(work, part)| work.normalise(&view, w, bias, part));
             clock.end(Stage::Score);
-            let loss = combine(work, target, log_norm);
+            let loss = combine(work, target, log_norm, sums, reducer);
             clock.end(Stage::Loss);
-            let rows = RowsMut::new(store, &mut output.last, &mut output.bias, stride);
             for_each_part(rows, parts, work, &|rows, part, work| {
-                work.update(&view, rows, part, context, log_norm);
+                work.update(&view, rows, part, context, first_class, log_norm);
             });
-            d_embeddings.par_chunks_mut(stride).enumerate().for_each(|(example, out)| {
-                out.fill(0.0);
-                for work in work.iter() {
-                    let share = &work.d_embeddings[example * stride..][..stride];
-                    out.iter_mut().zip(share).for_each(|(sum, x)| *sum += x);
-                }
-            });
+            sum_shares(work, |work| &work.d_embeddings, stride, d_embeddings);
+            reducer.sums(d_embeddings);
             clock.end(Stage::Update);
             *times = clock.times();
             loss / batch.len().max(1) as f64
@@ -168,11 +166,13 @@ impl FullStep {
 
     /// Where the last step's time went. A score stands for its exponential too,
     /// and the second pass over the scores is part of the update.
-    pub(super) fn stage_times(&self) -> StageTimes {
+    pub(crate) fn stage_times(&self) -> StageTimes {
         self.times
     }
 
-    fn prepare(&mut self, num_classes: usize, examples: &Examples<'_>, batch: &[u32]) {
+    /// `classes` are those of the shard; true labels of others are other shards' business.
+    fn prepare(&mut self, classes: std::ops::Range<usize>, examples: &Examples<'_>, batch: &[u32]) {
+        let num_classes = classes.len();
         let classes_per_part = num_classes.div_ceil(PARTS).next_multiple_of(TILE);
         let num_parts = num_classes.div_ceil(classes_per_part);
         self.parts.resize_with(num_parts, Part::default);
@@ -180,21 +180,22 @@ impl FullStep {
             part.first_key = i * classes_per_part;
             part.num_keys = classes_per_part.min(num_classes - part.first_key);
         }
-        self.work.resize_with(num_parts.max(self.work.len()), Work::default);
+        self.work.resize_with(num_parts.max(self.work.len()), PartTiles::default);
         self.truths.clear();
         grow(&mut self.target, batch.len());
         for (place, &example) in batch.iter().enumerate() {
             let labels = examples.labels(example as usize);
             self.target[place] = if labels.is_empty() { 0.0 } else { 1.0 / labels.len() as f32 };
-            self.truths.extend(labels.iter().map(|&class| (class, place as u32)));
+            let own = labels.iter().filter(|&&class| classes.contains(&(class as usize)));
+            self.truths.extend(own.map(|&class| (class - classes.start as u32, place as u32)));
         }
         self.truths.sort_unstable();
     }
 }
 
-impl Work {
+impl PartTiles {
     /// First pass: this part's share of each example's normaliser and loss.
-    fn normalise<T: Element>(&mut self, batch: &Batch<'_>, w: &[T], bias: &[f32], part: &Part) {
+    fn normalise<T: Element>(&mut self, batch: &TileBatch<'_>, w: &[T], bias: &[f32], part: &Part) {
         self.sums.clear();
         self.sums.resize(batch.examples, RunningSum::default());
         self.loss = 0.0;
@@ -218,10 +219,11 @@ impl Work {
     /// Second pass: gradients of both sides and the rows' update.
     fn update<T: Element>(
         &mut self,
-        batch: &Batch<'_>,
+        batch: &TileBatch<'_>,
         mut rows: RowsMut<'_, T>,
         part: &Part,
         context: &StepContext,
+        first_class: usize,
         log_norm: &[f32],
     ) {
         let stride = batch.stride;
@@ -239,8 +241,7 @@ impl Work {
                 self.tile_gradients(batch, w, bias, global.clone(), examples, log_norm);
             }
             for (local, class) in classes.enumerate() {
-                let noise =
-                    mix(context.seed, Stream::Round, context.iteration, (part.first_key + class) as u64);
+                let noise = rounding_noise(context, first_class + part.first_key + class);
                 let grad = &self.grads[local * stride..][..stride];
                 rows.update(batch.cpu, class, &context.adam, grad, noise);
                 rows.bias.update(class, &context.adam, self.bias_grads[local]);
@@ -251,7 +252,7 @@ impl Work {
     /// Adds a tile's gradients of class vectors, biases and embeddings.
     fn tile_gradients<T: Element>(
         &mut self,
-        batch: &Batch<'_>,
+        batch: &TileBatch<'_>,
         w: &[T],
         bias: &[f32],
         classes: std::ops::Range<usize>,
@@ -280,20 +281,41 @@ impl Work {
     }
 }
 
-/// Joins the parts' normalisers; gives the summed loss. An example without
-/// labels gets an infinite one, so that its gradient is 0.
-fn combine(work: &[Work], target: &[f32], log_norm: &mut Vec<f32>) -> f64 {
+/// Joins the parts' normalisers, and those of all shards; gives the summed loss. An
+/// example without labels gets an infinite one, so that its gradient is 0.
+fn combine(
+    work: &[PartTiles],
+    target: &[f32],
+    log_norm: &mut Vec<f32>,
+    sums: &mut Vec<f64>,
+    reducer: &mut dyn Reducer,
+) -> f64 {
     let batch = target.len();
     grow(log_norm, batch);
-    let mut loss: f64 = work.iter().map(|work| work.loss).sum();
-    for (example, log_norm) in log_norm.iter_mut().enumerate() {
+    grow(sums, batch);
+    // First the largest score, in the place of what it becomes.
+    let joined = |example: usize| {
+        let mut sum = RunningSum::default();
+        work.iter().for_each(|work| sum.merge(work.sums[example]));
+        sum
+    };
+    for (example, max) in log_norm.iter_mut().enumerate() {
+        *max = joined(example).max();
+    }
+    reducer.maxima(log_norm);
+    for (example, (sum, &max)) in sums.iter_mut().zip(&*log_norm).enumerate() {
+        *sum = joined(example).sum_over(max);
+    }
+    reducer.sums_f64(sums);
+    let mut loss = [work.iter().map(|work| work.loss).sum::<f64>()];
+    reducer.sums_f64(&mut loss);
+    for (example, (log_norm, &sum)) in log_norm.iter_mut().zip(&*sums).enumerate() {
+        let log_sum_exp = (f64::from(*log_norm) + sum.ln()) as f32;
         *log_norm = f32::INFINITY;
         if target[example] > 0.0 {
-            let mut sum = RunningSum::default();
-            work.iter().for_each(|work| sum.merge(work.sums[example]));
-            loss += f64::from(sum.log_sum_exp());
-            *log_norm = sum.log_sum_exp() + (batch as f32).ln();
+            loss[0] += f64::from(log_sum_exp);
+            *log_norm = log_sum_exp + (batch as f32).ln();
         }
     }
-    loss
+    loss[0]
 }

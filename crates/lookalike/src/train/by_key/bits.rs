@@ -1,4 +1,4 @@
-//! Turning a batch around where its keys come as bits, a row an example.
+//! Sorting by key where keys come as bits, a row an example.
 //!
 //! Squares of 64 × 64 bits are transposed, then each key's examples are read off:
 //! O(examples · keys / 64), however many bits are set. The order is that of the
@@ -7,19 +7,20 @@
 use lookalike_kernels::{BIT_ROWS, BIT_WORDS, Cpu, FLAG_BITS, count_ones, indices_of_ones, transpose_bits};
 use rayon::prelude::*;
 
-use super::{Group, Pairs, Part, Turnaround, grow};
+use super::{KeyGroup, Pairs, PairsByKey, Part};
 use crate::sampling::{BLOCK_WORDS, BitRows};
+use crate::scratch::{extend, grow};
 
-/// Keys whose bits are turned around together.
+/// Keys whose bits are transposed together.
 const BLOCK_OF_BITS: usize = BIT_ROWS * BLOCK_WORDS;
 /// Stripes of examples whose bits lie side by side then.
 const STRIPES: usize = BIT_WORDS / BLOCK_WORDS;
 /// Of bits, those of one example in so many are counted: parts need not be quite even.
 const EXAMPLES_PER_COUNT: usize = 16;
 
-impl Turnaround {
-    /// [`Turnaround::turn`] by squares of bits.
-    pub(super) fn turn_bits(&mut self, cpu: Cpu, pairs: &impl Pairs, rows: BitRows<'_>, num_keys: usize) {
+impl PairsByKey {
+    /// [`PairsByKey::sort`] by squares of bits.
+    pub(super) fn transpose(&mut self, cpu: Cpu, pairs: &impl Pairs, rows: BitRows<'_>, num_keys: usize) {
         let blocks = 0..rows.words / BLOCK_WORDS;
         self.counts.clear();
         self.counts.resize(blocks.len(), 0);
@@ -76,7 +77,7 @@ impl Part {
             for (local_key, column) in local_keys.zip(columns.chunks_exact(stripes)) {
                 let found = indices_of_ones(cpu, column, FLAG_BITS, &mut entries[end..]);
                 if found > 0 {
-                    groups.push(Group { local_key, start: end as u32 });
+                    groups.push(KeyGroup { local_key, start: end as u32 });
                 }
                 end += found;
             }
@@ -102,19 +103,11 @@ impl Part {
     }
 }
 
-/// As [`grow`], and keeps what is there.
-fn extend<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
-    if buffer.capacity() < len {
-        buffer.reserve_exact(len + len / 4 - buffer.len());
-    }
-    buffer.resize(len, T::default());
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::tests::turned;
+    use super::super::tests::listed;
     use super::*;
 
     /// The same pairs as lists and as bits, some of them flagged.
@@ -167,16 +160,16 @@ mod tests {
                 keys.dedup();
                 keys.iter().for_each(|&key| row[key as usize / 64] |= 1 << (key % 64));
             }
-            let turn = |pairs: &Marked| {
-                let mut turnaround = Turnaround::default();
-                turnaround.turn(Cpu::detect(), pairs, num_keys, 12);
-                let keys: usize = turnaround.parts().iter().map(|part| part.num_keys).sum();
+            let sort = |pairs: &Marked| {
+                let mut sorted = PairsByKey::default();
+                sorted.sort(Cpu::detect(), pairs, num_keys, 12);
+                let keys: usize = sorted.parts().iter().map(|part| part.num_keys).sum();
                 assert_eq!(keys, num_keys);
-                turned(&turnaround)
+                listed(&sorted)
             };
-            let by_lists = turn(&pairs);
+            let by_lists = sort(&pairs);
             pairs.bits = Some(bits);
-            prop_assert_eq!(turn(&pairs), by_lists);
+            prop_assert_eq!(sort(&pairs), by_lists);
         }
     }
 }

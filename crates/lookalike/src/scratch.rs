@@ -1,7 +1,34 @@
-//! One scratch value for each thread of the pool, kept between calls so that
-//! steady work allocates nothing.
+//! Working memory that is kept between calls, so that steady work allocates
+//! nothing: buffers that settle at a size, and one value for each thread of the pool.
 
 use std::sync::{Mutex, PoisonError};
+
+use lookalike_kernels::AlignedVec;
+
+/// Resizes with some room to spare: batches differ a little in size, and a
+/// buffer that has settled must not move again.
+pub(crate) fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
+    if buffer.capacity() < len {
+        buffer.clear();
+        buffer.reserve_exact(len + len / 4 + 64);
+    }
+    buffer.resize(len, T::default());
+}
+
+/// As [`grow`], and keeps what is there.
+pub(crate) fn extend<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
+    if buffer.capacity() < len {
+        buffer.reserve_exact(len + len / 4 - buffer.len());
+    }
+    buffer.resize(len, T::default());
+}
+
+/// At least `len` numbers that begin on a cache line; what they are is left open.
+pub(crate) fn grow_aligned(buffer: &mut AlignedVec<f32>, len: usize) {
+    if buffer.len() < len {
+        *buffer = AlignedVec::zeroed(len);
+    }
+}
 
 /// Scratch values by thread number. Contents must never change a result: which
 /// thread gets which piece of work is chance.

@@ -21,69 +21,19 @@ use std::ops::Range;
 
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 
-use super::turnaround::{Pairs, Part, Turnaround, grow};
+use super::super::by_key::{Pairs, PairsByKey, Part, SplitRows, for_each_part};
 use crate::data::Examples;
-use crate::hashing::PerThread;
-use crate::model::{MeanRows, Normalise, SparsePart, SparseStart};
-use crate::sampling::{FeatureIndex, NearClasses, Truths};
+use crate::loss::weighted_softmax_gradient;
+use crate::model::{Normalise, SparsePart};
+use crate::sampling::NearClasses;
+use crate::scratch::{PerThread, grow};
 
-/// The sparse part's settings.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-pub struct SparseConfig {
-    /// The first so many epochs train it.
-    pub epochs: usize,
-    /// Learning rate, an example; falls to zero over those epochs. See also
-    /// [`SparseStart::rate`](crate::model::SparseStart::rate).
-    pub rate: f32,
-    /// What a class scores at the start for an example that is its centroid.
-    pub start: f32,
-    /// Nearest classes that are negatives, for the sparse part and, within its
-    /// budget, for a sampler with hash tables.
-    pub negatives: usize,
-    /// Weights a class at most.
-    pub entries_max: usize,
-    /// Examples held out to choose the blend, at most; never more than 5%.
-    pub held_out: usize,
-    /// Whether the model keeps its training examples, if that ranks held-out ones
-    /// better: see [`Neighbours`](crate::model::Neighbours).
-    pub neighbours: bool,
-}
-
-impl Default for SparseConfig {
-    fn default() -> Self {
-        Self {
-            epochs: 2,
-            rate: 10.0,
-            start: 12.0,
-            negatives: 50,
-            entries_max: 2000,
-            held_out: 1000,
-            neighbours: true,
-        }
-    }
-}
-
-impl SparseConfig {
-    /// How a sparse part starts.
-    pub fn mean_rows(&self, start: SparseStart) -> MeanRows {
-        MeanRows { start, length: self.start, entries_max: self.entries_max }
-    }
-}
-
-/// Buffers of the sparse part's step, kept between batches, and the index that
-/// finds its negatives.
+/// Buffers of the sparse part's step, kept between batches.
 #[derive(Debug, Default)]
 pub(super) struct SparseStep {
-    /// By class: what one of its examples has put into its score.
-    own: Vec<f32>,
-    /// By class: what its frequency adds to its score.
-    priors: Vec<f32>,
-    index: FeatureIndex,
-    near: NearClasses,
-    turnaround: Turnaround,
+    by_class: PairsByKey,
+    /// Scores of each part's entries.
     work: Vec<Vec<f32>>,
     /// Scores, then gradients: a row an example, true labels first.
     scores: Vec<f32>,
@@ -93,19 +43,19 @@ pub(super) struct SparseStep {
 
 /// What a batch is for the walk: places are `position · stride + candidate`.
 struct NearPairs<'a> {
-    batch: Batch<'a>,
+    batch: SparseBatch<'a>,
     near: &'a NearClasses,
 }
 
 #[derive(Clone, Copy)]
-struct Batch<'a> {
+struct SparseBatch<'a> {
     examples: &'a Examples<'a>,
     ids: &'a [u32],
     factors: &'a [f32],
     stride: usize,
 }
 
-impl<'a> Batch<'a> {
+impl<'a> SparseBatch<'a> {
     fn labels(&self, position: usize) -> &'a [u32] {
         self.examples.labels(self.ids[position] as usize)
     }
@@ -132,58 +82,26 @@ impl Pairs for NearPairs<'_> {
 }
 
 impl SparseStep {
-    /// Starts with what each class's examples and frequency add to its score.
-    pub(super) fn start(&mut self, own: Vec<f32>, priors: Vec<f32>) {
-        (self.own, self.priors) = (own, priors);
-    }
-
-    /// What the frequency of each class adds to its score.
-    pub(super) fn priors(&self) -> &[f32] {
-        &self.priors
-    }
-
-    /// Makes the index again.
-    pub(super) fn refresh(&mut self, sparse: &SparsePart, num_features: usize) {
-        self.index.refresh(sparse, &self.priors, num_features);
-    }
-
-    /// Finds the classes near each example of a batch.
-    pub(super) fn propose(
-        &mut self,
-        examples: &Examples<'_>,
-        batch: &[u32],
-        normalise: Normalise,
-        wanted: usize,
-        truths: Truths,
-    ) -> &NearClasses {
-        self.index.propose(examples, batch, normalise, wanted, truths, &mut self.near);
-        &self.near
-    }
-
-    /// The classes that [`propose`](Self::propose) found last.
-    pub(super) fn near(&self) -> &NearClasses {
-        &self.near
-    }
-
-    /// Moves the rows of the true labels and the near classes of a batch.
+    /// Moves the rows of the true labels and the near classes of a batch. `own`
+    /// says what one of a class's examples has put into its score.
     pub(super) fn run(
         &mut self,
         cpu: Cpu,
         sparse: &mut SparsePart,
-        examples: &Examples<'_>,
-        batch: &[u32],
+        (own, near): (&[f32], &NearClasses),
+        (examples, batch): (&Examples<'_>, &[u32]),
         normalise: Normalise,
         rate: f32,
     ) {
         let labels_max = batch.iter().map(|&i| examples.labels(i as usize).len()).max().unwrap_or(0);
-        let stride = labels_max + self.near.stride();
+        let stride = labels_max + near.stride();
         self.factors.clear();
         self.factors.extend(batch.iter().map(|&i| normalise.factor(examples.features(i as usize).1)));
-        let view = Batch { examples, ids: batch, factors: &self.factors, stride };
+        let view = SparseBatch { examples, ids: batch, factors: &self.factors, stride };
         let entry_bits = usize::BITS - (batch.len() * stride).leading_zeros();
-        let pairs = NearPairs { batch: view, near: &self.near };
-        self.turnaround.turn(cpu, &pairs, sparse.num_classes(), entry_bits);
-        let parts = self.turnaround.parts();
+        let pairs = NearPairs { batch: view, near };
+        self.by_class.sort(cpu, &pairs, sparse.num_classes(), entry_bits);
+        let parts = self.by_class.parts();
         self.work.resize_with(parts.len().max(self.work.len()), Vec::default);
         self.workers.prepare();
         let (workers, num_features) = (&self.workers, examples.num_features);
@@ -199,7 +117,7 @@ impl SparseStep {
                 self.scores[place as usize] = score;
             }
         }
-        let (near, own, priors) = (&self.near, &self.own, &self.priors);
+        let priors = sparse.priors();
         self.scores[..batch.len() * stride].par_chunks_mut(stride).enumerate().for_each(|(position, row)| {
             let (labels, near) = (view.labels(position), near.of(position));
             let row = &mut row[..labels.len() + near.len()];
@@ -209,18 +127,26 @@ impl SparseStep {
             for (score, &class) in row.iter_mut().zip(labels) {
                 *score -= own[class as usize] / labels.len() as f32;
             }
-            softmax_gradient(row, labels.len());
+            // Precision at five sees no more than five labels. With a weight of 1 it would
+            // be recall that is optimised (Menon et al., Multilabel reductions, 2019).
+            weighted_softmax_gradient(row, labels.len(), labels.len().min(LABELS_COUNTED) as f32);
         });
         let (offsets, features, weights) = sparse.parts_mut();
-        let rows = SparseRows { offsets, features, weights, first: 0 };
+        let rows = SparseRows { offsets, features, weights };
         let scores = &self.scores;
-        for_each_part(rows, parts, &|mut rows, part| {
+        for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, _| {
             workers.with(|gradient| rows.update(part, view, scores, rate, gradient));
         });
     }
 }
 
-fn score_part(sparse: &SparsePart, part: &Part, batch: Batch<'_>, row: &mut [f32], scores: &mut Vec<f32>) {
+fn score_part(
+    sparse: &SparsePart,
+    part: &Part,
+    batch: SparseBatch<'_>,
+    row: &mut [f32],
+    scores: &mut Vec<f32>,
+) {
     scores.clear();
     for (local, range) in part.groups() {
         let (features, weights) = sparse.row(part.first_key + local);
@@ -238,47 +164,41 @@ fn score_part(sparse: &SparsePart, part: &Part, batch: Batch<'_>, row: &mut [f32
     }
 }
 
-/// Labels of an example that count, at most.
+/// Labels of an example that count, at most: it counts once for each, as precision
+/// does.
 const LABELS_COUNTED: usize = 5;
-
-/// Turns scores, true labels first, into `w · (p - t)` with `t = 1/|y|`. An
-/// example counts `w` times, once for each label as precision does, and precision
-/// at five sees no more than five of them. With `w = 1` it would be recall that is
-/// optimised (Menon et al., Multilabel reductions, 2019).
-fn softmax_gradient(scores: &mut [f32], truths: usize) {
-    if truths == 0 {
-        return scores.fill(0.0);
-    }
-    let max = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    scores.iter_mut().for_each(|x| *x = (*x - max).exp());
-    let weight = truths.min(LABELS_COUNTED) as f32;
-    let factor = weight / scores.iter().sum::<f32>();
-    scores.iter_mut().for_each(|x| *x *= factor);
-    scores[..truths].iter_mut().for_each(|x| *x -= weight / truths as f32);
-}
 
 /// Sparse rows of consecutive classes that one thread owns for a while.
 struct SparseRows<'a> {
+    /// Where each of the rows starts among all entries, and one more.
     offsets: &'a [u64],
+    /// Features of all entries there are.
     features: &'a [u32],
+    /// Weights of these rows.
     weights: &'a mut [f32],
-    /// The entry that `weights` starts with.
-    first: usize,
+}
+
+impl SplitRows for SparseRows<'_> {
+    fn split_at(self, row: usize) -> (Self, Self) {
+        let Self { offsets, features, weights } = self;
+        let (left, right) = weights.split_at_mut((offsets[row] - offsets[0]) as usize);
+        (
+            Self { offsets: &offsets[..=row], features, weights: left },
+            Self { offsets: &offsets[row..], features, weights: right },
+        )
+    }
 }
 
 impl SparseRows<'_> {
-    fn split_at(self, class: usize) -> (Self, Self) {
-        let Self { offsets, features, weights, first } = self;
-        let middle = offsets[class] as usize;
-        let (left, right) = weights.split_at_mut(middle - first);
-        (
-            Self { offsets, features, weights: left, first },
-            Self { offsets, features, weights: right, first: middle },
-        )
-    }
-
     /// `gradient` is a row of all features, zero before and after.
-    fn update(&mut self, part: &Part, batch: Batch<'_>, scores: &[f32], rate: f32, gradient: &mut Vec<f32>) {
+    fn update(
+        &mut self,
+        part: &Part,
+        batch: SparseBatch<'_>,
+        scores: &[f32],
+        rate: f32,
+        gradient: &mut Vec<f32>,
+    ) {
         gradient.resize(batch.examples.num_features, 0.0);
         for (local, range) in part.groups() {
             let places = &part.entries[range];
@@ -289,9 +209,9 @@ impl SparseRows<'_> {
                     gradient[id as usize] += step * value;
                 }
             }
-            let class = part.first_key + local;
-            let row: Range<usize> = self.offsets[class] as usize..self.offsets[class + 1] as usize;
-            let weights = &mut self.weights[row.start - self.first..row.end - self.first];
+            let row: Range<usize> = self.offsets[local] as usize..self.offsets[local + 1] as usize;
+            let first = self.offsets[0] as usize;
+            let weights = &mut self.weights[row.start - first..row.end - first];
             for (&feature, weight) in self.features[row].iter().zip(weights) {
                 *weight -= rate * gradient[feature as usize];
             }
@@ -304,24 +224,13 @@ impl SparseRows<'_> {
     }
 }
 
-/// Gives each part the rows that belong to it, in parallel.
-fn for_each_part(rows: SparseRows<'_>, parts: &[Part], run: &(impl Fn(SparseRows<'_>, &Part) + Sync)) {
-    match parts {
-        [] => {}
-        [part] => run(rows, part),
-        _ => {
-            let (left, right) = parts.split_at(parts.len() / 2);
-            let (left_rows, right_rows) = rows.split_at(right[0].first_key);
-            rayon::join(|| for_each_part(left_rows, left, run), || for_each_part(right_rows, right, run));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::data::Dataset;
+    use crate::model::{MeanRows, SparseStart};
     use crate::random::{Stream, mix};
+    use crate::sampling::{FeatureIndex, Truths};
 
     const FEATURES: usize = 40;
     const CLASSES: usize = 70;
@@ -349,7 +258,7 @@ mod tests {
     fn start(data: &Dataset, normalise: Normalise) -> SparsePart {
         let all: Vec<u32> = (0..data.view().len() as u32).collect();
         let start = MeanRows { start: SparseStart::Centroid, length: 2.0, entries_max: 9 };
-        let (mut sparse, _) = SparsePart::from_means(&data.view(), &all, normalise, start);
+        let (mut sparse, _) = SparsePart::from_means(&data.view(), &all, normalise, start, &counts());
         for (i, weight) in sparse.parts_mut().2.iter_mut().enumerate() {
             *weight += (i % 7) as f32 * 0.1 - 0.3;
         }
@@ -360,14 +269,36 @@ mod tests {
         (class % 5) as f32 * 0.2
     }
 
-    fn prior(class: usize) -> f32 {
-        (class % 3) as f32 * 0.4
+    fn counts() -> Vec<u32> {
+        (0..CLASSES as u32).map(|class| 1 + class % 3 * 40).collect()
     }
 
-    fn step() -> SparseStep {
-        let mut step = SparseStep::default();
-        step.start((0..CLASSES).map(own).collect(), (0..CLASSES).map(prior).collect());
-        step
+    fn near(
+        sparse: &SparsePart,
+        data: &Dataset,
+        batch: &[u32],
+        normalise: Normalise,
+        wanted: usize,
+    ) -> NearClasses {
+        let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
+        index.refresh(sparse, FEATURES);
+        index.propose(&data.view(), batch, normalise, wanted, Truths::LeftOut, &mut near);
+        near
+    }
+
+    /// A step on a batch, with the near classes it had.
+    fn run_step(
+        step: &mut SparseStep,
+        sparse: &mut SparsePart,
+        data: &Dataset,
+        batch: &[u32],
+        normalise: Normalise,
+        wanted: usize,
+    ) -> NearClasses {
+        let near = near(sparse, data, batch, normalise, wanted);
+        let own: Vec<f32> = (0..CLASSES).map(own).collect();
+        step.run(Cpu::detect(), sparse, (&own, &near), (&data.view(), batch), normalise, RATE);
+        near
     }
 
     /// The loss of one example, from the formula, in f64.
@@ -392,7 +323,7 @@ mod tests {
                         .map_or(0.0, |i| weights[range.start + i])
                 };
                 let product: f64 = ids.iter().zip(values).map(|(id, x)| weight(id) * x).sum();
-                product + f64::from(prior(class)) - own
+                product + f64::from(sparse.priors()[class]) - own
             })
             .collect();
         let log_sum = scores.iter().map(|s| s.exp()).sum::<f64>().ln();
@@ -414,10 +345,7 @@ mod tests {
         for normalise in [Normalise::L2, Normalise::None] {
             let mut sparse = start(&data, normalise);
             let before = sparse.clone();
-            let mut step = step();
-            step.refresh(&sparse, FEATURES);
-            step.propose(&view, &batch, normalise, 5, Truths::LeftOut);
-            step.run(Cpu::detect(), &mut sparse, &view, &batch, normalise, RATE);
+            let near = run_step(&mut SparseStep::default(), &mut sparse, &data, &batch, normalise, 5);
 
             // The example's part of the loss, with the candidates it had.
             let examples: Vec<_> = batch
@@ -428,7 +356,7 @@ mod tests {
                     let factor = f64::from(normalise.factor(values));
                     let values: Vec<f64> = values.iter().map(|&x| f64::from(x) * factor).collect();
                     let truths = view.labels(example as usize);
-                    (ids, values, [truths, step.near().of(position)].concat(), truths.len())
+                    (ids, values, [truths, near.of(position)].concat(), truths.len())
                 })
                 .collect();
             assert!(examples.iter().filter(|(_, _, classes, truths)| classes.len() > *truths).count() > 40);
@@ -472,11 +400,9 @@ mod tests {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             pool.install(|| {
                 let mut sparse = start(&data, Normalise::L2);
-                let mut step = step();
+                let mut step = SparseStep::default();
                 for _ in 0..3 {
-                    step.refresh(&sparse, FEATURES);
-                    step.propose(&view, &batch, Normalise::L2, 8, Truths::LeftOut);
-                    step.run(Cpu::detect(), &mut sparse, &view, &batch, Normalise::L2, RATE);
+                    run_step(&mut step, &mut sparse, &data, &batch, Normalise::L2, 8);
                 }
                 sparse.weights().iter().map(|w| w.to_bits()).collect::<Vec<_>>()
             })
@@ -493,13 +419,11 @@ mod tests {
         let view = data.view();
         let all: Vec<u32> = (0..view.len() as u32).collect();
         let run = |batches: &[&[u32]]| {
-            let mut step = step();
+            let mut step = SparseStep::default();
             let mut sparse = SparsePart::default();
             for batch in batches {
                 sparse = start(&data, Normalise::L2);
-                step.refresh(&sparse, FEATURES);
-                step.propose(&view, batch, Normalise::L2, 8, Truths::LeftOut);
-                step.run(Cpu::detect(), &mut sparse, &view, batch, Normalise::L2, RATE);
+                run_step(&mut step, &mut sparse, &data, batch, Normalise::L2, 8);
             }
             sparse.weights().to_vec()
         };

@@ -1,0 +1,84 @@
+//! What `train` tells of a run, in words.
+
+use lookalike::data::Examples;
+use lookalike::model::{Model, SparseStart};
+use lookalike::train::{Outcome, Trainer};
+use lookalike_report::human;
+
+/// The data, the model and the sampler, before training.
+pub(super) fn start(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn(String)) {
+    let (model, progress) = (&trainer.model, trainer.state.progress);
+    let count = |n: usize| human::count(n as u64);
+    say(format!(
+        "{} examples, {} features, {} classes; {} parameters, {} on {} threads",
+        count(examples.len()),
+        count(examples.num_features),
+        count(examples.num_classes),
+        count(model.num_parameters()),
+        trainer.cpu().name(),
+        rayon::current_num_threads(),
+    ));
+    let labelled = model.frequencies.num_examples;
+    let (unlabelled, held_out) = (examples.len() - labelled, labelled - trainer.num_examples());
+    if unlabelled > 0 {
+        say(format!("{} examples have no label and are left out", count(unlabelled)));
+    }
+    if held_out > 0 {
+        say(format!(
+            "{} examples are held out to choose how much sparse weights and nearest examples count",
+            count(held_out)
+        ));
+    }
+    say(trainer.describe_sampler());
+    if progress.iteration > 0 {
+        say(format!("going on after epoch {}, step {}", progress.epoch, progress.iteration));
+    }
+}
+
+/// How a run ended.
+pub(super) fn end(trainer: &Trainer<'_>, outcome: Outcome, had_sparse_part: bool, say: &dyn Fn(String)) {
+    let progress = trainer.state.progress;
+    let (epoch, waited) = (progress.epoch, trainer.state.best.waited);
+    say(match outcome {
+        Outcome::Finished => format!("trained {epoch} epochs in {}", human::seconds(progress.train_seconds)),
+        Outcome::NoProgress => format!("stopped early: no better for {waited} evaluations"),
+        Outcome::TimeLimit => format!("stopped by --time-limit in epoch {}", epoch + 1),
+        Outcome::Stopped => format!("interrupted in epoch {}; go on with --resume", epoch + 1),
+    });
+    warn_of_shortfall(trainer, say);
+    if had_sparse_part {
+        say(blend(&trainer.model));
+    }
+}
+
+/// How much the sparse part and the nearest examples count, as chosen on held-out
+/// examples.
+fn blend(model: &Model) -> String {
+    let Some(sparse) = &model.sparse else {
+        return "sparse weights did not help on held-out examples and were dropped".into();
+    };
+    let start = match sparse.start() {
+        SparseStart::Centroid => "centroids",
+        SparseStart::LogMean => "logarithms of means",
+    };
+    let blend = sparse.blend();
+    let nearest = model.neighbours.as_ref().map_or(String::new(), |neighbours| {
+        let weight = human::number(f64::from(neighbours.weight()));
+        format!(", the nearest training examples {weight} times")
+    });
+    format!("chosen on held-out examples: sparse weights, from {start}, count {blend} times{nearest}")
+}
+
+/// Tables that give too few candidates would quietly train a worse model.
+fn warn_of_shortfall(trainer: &Trainer<'_>, say: &dyn Fn(String)) {
+    if let Some(stats) = trainer.sampler_stats() {
+        let share = stats.given as f64 / stats.wanted.max(1) as f64;
+        if share < 0.9 {
+            say(format!(
+                "note: the hash tables gave {:.0}% of the negatives asked for; use more tables (--tables), fewer \
+                 functions (--functions), or --fill",
+                100.0 * share
+            ));
+        }
+    }
+}

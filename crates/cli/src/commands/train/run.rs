@@ -1,0 +1,238 @@
+//! What `train` does: read, train, keep the model, report.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context;
+use lookalike::artifact::{self, DirectoryKeeper, check_destination};
+use lookalike::data::write::{check_file, check_folder};
+use lookalike::metrics::Metrics;
+use lookalike::predict::{Evaluation, Predictor};
+use lookalike::train::{
+    Checkpoint, Every, NothingKept, Outcome, RunPlan, TrainConfig, Trainer, Validation, run as run_training,
+};
+use lookalike_report::human;
+
+use super::{Settings, TrainArguments, describe};
+use crate::exit::{INTERRUPTED, usage};
+use crate::input::{self, Input};
+use crate::output::inform;
+use crate::progress::RunProgress;
+
+pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode> {
+    let say = |line: String| {
+        if !arguments.quiet {
+            inform!("{line}");
+        }
+    };
+    if let (Some(directory), true, true) = (&arguments.model, arguments.resume, arguments.print_config) {
+        let saved = artifact::load(directory)?;
+        let text = saved.model.text.as_ref().map(|text| text.vectoriser.options().into());
+        let settings = Settings { training: saved.record.config, text: text.unwrap_or(base.text) };
+        return print_settings(arguments, settings);
+    }
+    let previous = match (&arguments.model, arguments.resume) {
+        (Some(directory), true) => Some(artifact::load_checkpoint(directory)?),
+        _ => None,
+    };
+    if !arguments.print_config {
+        check_outputs(arguments)?;
+    }
+    if previous.is_some() && arguments.text.any() {
+        return Err(usage("--resume goes on with the model's features: they can't be changed"));
+    }
+    let mut data = match &previous {
+        Some(previous) => input::for_model(&arguments.train, &previous.model, &arguments.read)?,
+        None => input::for_training(&arguments.train, &base.text.options(), &arguments.read)?,
+    };
+    let learnt = data.take_learnt();
+    let mut trainer = match previous {
+        Some(checkpoint) => go_on(arguments, checkpoint, &data)?,
+        None => {
+            let settings = choose_settings(arguments, base, &data, &say)?;
+            if arguments.print_config {
+                return print_settings(arguments, settings);
+            }
+            let mut trainer = start(arguments, settings, &data)?;
+            (trainer.model.text, trainer.model.names) = learnt;
+            trainer
+        }
+    };
+    describe::start(&trainer, &data.view(), &say);
+    let test = open_other(arguments.test.as_deref(), &trainer, arguments)?;
+    let valid = open_other(arguments.valid.as_deref(), &trainer, arguments)?;
+    if let (Some(path), Some(valid)) = (&arguments.valid, &valid) {
+        check_labels(path, valid)?;
+    }
+    let outcome = train_and_save(arguments, &mut trainer, test.as_ref(), valid.as_ref(), &say)?;
+    if let Some(test) = &test {
+        let evaluation = measure(arguments, &trainer, test)?;
+        crate::commands::evaluate::print(&evaluation, test.unknown_labels_total(), false)?;
+    }
+    Ok(if outcome == Outcome::Stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// The settings with what flags override, and nothing else.
+pub(super) fn print_settings(arguments: &TrainArguments, mut settings: Settings) -> anyhow::Result<ExitCode> {
+    arguments.settings.apply(&mut settings.training)?;
+    write!(std::io::stdout(), "{}", settings.to_toml()?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the data decides, where nothing else was asked for.
+fn choose_settings(
+    arguments: &TrainArguments,
+    mut settings: Settings,
+    data: &Input,
+    say: &dyn Fn(String),
+) -> anyhow::Result<Settings> {
+    if arguments.is_auto() {
+        let (chosen, why) = TrainConfig::auto((&data.view()).into());
+        let chosen = Settings { training: chosen, ..settings.clone() };
+        settings.training = chosen.with(arguments.config.as_deref())?.training;
+        why.into_iter().for_each(say);
+    }
+    Ok(settings)
+}
+
+fn start<'a>(
+    arguments: &TrainArguments,
+    mut settings: Settings,
+    data: &'a Input,
+) -> anyhow::Result<Trainer<'a>> {
+    arguments.settings.apply(&mut settings.training)?;
+    Ok(Trainer::new(settings.training, data.view(), arguments.machine.cpu()?)?)
+}
+
+fn go_on<'a>(
+    arguments: &TrainArguments,
+    mut checkpoint: Checkpoint,
+    data: &'a Input,
+) -> anyhow::Result<Trainer<'a>> {
+    arguments.settings.apply(&mut checkpoint.state.config)?;
+    Ok(Trainer::resume(checkpoint, data.view(), arguments.machine.cpu()?)?)
+}
+
+/// What can't be written must show before hours of training.
+fn check_outputs(arguments: &TrainArguments) -> anyhow::Result<()> {
+    if let Some(directory) = &arguments.model {
+        check_destination(directory)?;
+    }
+    if let Some(file) = &arguments.log {
+        check_file(file).context("--log")?;
+    }
+    if let Some(folder) = &arguments.tensorboard {
+        check_folder(folder).context("--tensorboard")?;
+    }
+    Ok(())
+}
+
+/// Examples without labels choose nothing.
+fn check_labels(path: &Path, valid: &Input) -> anyhow::Result<()> {
+    let examples = valid.view();
+    let has_label = |i: usize| !examples.labels(i).is_empty() || valid.unknown_labels(i) > 0;
+    if (0..examples.len()).any(has_label) {
+        return Ok(());
+    }
+    let (path, count) = (path.display(), human::count(examples.len() as u64));
+    Err(usage(format!(
+        "{path}: none of its {count} examples has a label, so --valid can't choose the best model"
+    )))
+}
+
+fn open_other(
+    path: Option<&Path>,
+    trainer: &Trainer<'_>,
+    arguments: &TrainArguments,
+) -> anyhow::Result<Option<Input>> {
+    path.map(|path| input::for_model(path, &trainer.model, &arguments.read)).transpose()
+}
+
+fn progress(arguments: &TrainArguments, trainer: &Trainer<'_>) -> anyhow::Result<RunProgress> {
+    let mut progress = RunProgress::new(trainer.planned_steps(), arguments.quiet);
+    if let Some(path) = &arguments.log {
+        progress = progress.with_log(path, arguments.resume)?;
+    }
+    if let Some(folder) = &arguments.tensorboard {
+        progress = progress.with_tensorboard(folder)?;
+    }
+    Ok(progress)
+}
+
+/// Runs the loop; afterwards `trainer.model` is the model that was saved.
+fn train_and_save(
+    arguments: &TrainArguments,
+    trainer: &mut Trainer<'_>,
+    test: Option<&Input>,
+    valid: Option<&Input>,
+    say: &dyn Fn(String),
+) -> anyhow::Result<Outcome> {
+    let mut progress = progress(arguments, trainer)?;
+    let watched = valid.or(test);
+    let unknown = |i: usize| watched.map_or(0, |input| input.unknown_labels(i));
+    let validation = watched.map(|input| Validation {
+        examples: input.view(),
+        unknown_labels: &unknown,
+        every: match arguments.eval_iterations {
+            Some(steps) => Every::Iterations(steps),
+            None => Every::Epochs(arguments.eval_epochs.max(1) as f64),
+        },
+        metrics: arguments.metrics.options(),
+        patience: arguments.patience,
+    });
+    // Bad metric options must show before hours of training.
+    Metrics::new(&arguments.metrics.options(), None)?;
+    let limit = arguments.time_limit.map(Duration::try_from_secs_f64).transpose();
+    let limit = limit.map_err(|_| usage("--time-limit must be a number of seconds, 0 or more"))?;
+    let plan = RunPlan { validation, time_limit: limit };
+    let had_sparse_part = trainer.model.sparse.is_some();
+    let keeper = arguments.model.as_ref();
+    let mut keeper = keeper.map(|path| DirectoryKeeper::new(path, !arguments.without_training_state));
+    let result = match (&mut keeper, valid) {
+        (Some(keeper), Some(valid)) => {
+            if arguments.resume {
+                // A model that goes on is itself the best so far.
+                trainer.state.best.value = measure(arguments, trainer, valid)?.first();
+                keeper.holds_best();
+            }
+            progress = progress.of_best();
+            run_training(trainer, &plan, keeper, &mut progress)
+        }
+        _ => run_training(trainer, &plan, &mut NothingKept, &mut progress),
+    };
+    progress.finish();
+    let outcome = result?;
+    describe::end(trainer, outcome, had_sparse_part, say);
+    if let Some(keeper) = keeper {
+        save(trainer, keeper, say)?;
+    }
+    Ok(outcome)
+}
+
+/// Saves the model, unless the best one is there already; then `trainer.model` becomes
+/// that one.
+fn save(trainer: &mut Trainer<'_>, mut keeper: DirectoryKeeper, say: &dyn Fn(String)) -> anyhow::Result<()> {
+    let directory = keeper.directory().display().to_string();
+    if !keeper.has_best() {
+        keeper.save(trainer).context("cannot save the model")?;
+        say(format!("saved to {directory}"));
+        return Ok(());
+    }
+    let saved = artifact::load(keeper.directory())?;
+    trainer.model = saved.model;
+    say(match keeper.found_better() {
+        true => {
+            format!("saved to {directory}: the best on --valid, of step {}", saved.record.progress.iteration)
+        }
+        false => format!("{directory} was the best on --valid and is left as it is"),
+    });
+    Ok(())
+}
+
+fn measure(arguments: &TrainArguments, trainer: &Trainer<'_>, input: &Input) -> anyhow::Result<Evaluation> {
+    let unknown = |i: usize| input.unknown_labels(i);
+    let options = arguments.metrics.options();
+    Ok(Predictor::new(&trainer.model, trainer.cpu()).evaluate(&input.view(), &unknown, &options)?)
+}

@@ -1,0 +1,74 @@
+//! Noise-contrastive estimation: a logistic loss on each candidate with corrected
+//! scores, `-1/|y| Σ_y ln σ(s_y) - Σ_n ln σ(-s_n)`. True labels weigh `1/|y|`
+//! each, so that an example counts once however many labels it has; noise weighs 1.
+
+use std::ops::Range;
+
+use lookalike_kernels::Cpu;
+
+use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, TRUTH, example_of};
+use crate::collective::Reducer;
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug)]
+pub struct Nce;
+
+impl CandidateLoss for Nce {
+    /// Noise-contrastive scores are log-probabilities without a sum to normalise
+    /// them; from 0 they would first all have to sink to `-ln N`.
+    fn starting_bias(&self, num_classes: usize) -> f32 {
+        -(num_classes as f32).ln()
+    }
+
+    fn needs_known_noise(&self) -> bool {
+        true
+    }
+
+    fn can_score_every_class(&self) -> bool {
+        false
+    }
+
+    fn observe(&self, _: Cpu, _: &[f32], _: &[u32], _: &mut PartTerms) {}
+
+    fn join_observed(&self, _: Parts<'_>, _: &mut ExampleTerms, _: &mut dyn Reducer) {}
+
+    fn weigh(
+        &self,
+        _: Cpu,
+        scores: &mut [f32],
+        entries: &[u32],
+        examples: &ExampleTerms,
+        part: &mut PartTerms,
+    ) {
+        part.loss = logistic(scores, entries, &examples.target, examples.scale());
+    }
+
+    fn join_weighed(&self, parts: Parts<'_>, _: &mut ExampleTerms, reducer: &mut dyn Reducer) -> f64 {
+        let mut total = [parts.map(|part| part.loss).sum::<f64>()];
+        reducer.sums_f64(&mut total);
+        total[0]
+    }
+
+    fn gradients(&self, _: Cpu, _: &mut [f32], _: &[u32], _: Range<usize>, _: &ExampleTerms, _: &PartTerms) {}
+}
+
+/// Turns scores into gradients in place and gives the loss.
+fn logistic(scores: &mut [f32], entries: &[u32], target: &[f32], scale: f32) -> f64 {
+    let mut loss = 0.0;
+    for (score, &entry) in scores.iter_mut().zip(entries) {
+        let target = target[example_of(entry)];
+        let (sign, weight) = match (entry & TRUTH != 0, target > 0.0) {
+            (true, _) => (1.0, target),
+            (false, true) => (-1.0, 1.0),
+            // No label, no loss.
+            (false, false) => (-1.0, 0.0),
+        };
+        let margin = sign * *score;
+        // ln(1 + exp(-margin)) without overflow.
+        let tail = (-margin.abs()).exp();
+        loss += f64::from(weight * ((-margin).max(0.0) + tail.ln_1p()));
+        let wrong = if margin >= 0.0 { tail / (1.0 + tail) } else { 1.0 / (1.0 + tail) };
+        *score = -sign * weight * wrong * scale;
+    }
+    loss
+}

@@ -1,0 +1,105 @@
+//! Cross-entropy of the softmax over the candidates, with targets `1/|y|`.
+//!
+//! 1. the largest score of each example, while scores are computed,
+//! 2. `exp(score - max)` in place, and its sum by example,
+//! 3. the gradient `p - t`, with `t = 1/|y|` on true labels, just before it is used.
+
+use std::ops::Range;
+
+use lookalike_kernels::{Cpu, gather_scale, indices_flagged, scatter_exp, scatter_max};
+
+use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, TRUTH, example_of};
+use crate::collective::Reducer;
+use crate::scratch::grow;
+
+/// See the module's description.
+#[derive(Clone, Copy, Debug)]
+pub struct Softmax;
+
+impl CandidateLoss for Softmax {
+    fn starting_bias(&self, _: usize) -> f32 {
+        0.0
+    }
+
+    fn needs_known_noise(&self) -> bool {
+        false
+    }
+
+    fn can_score_every_class(&self) -> bool {
+        true
+    }
+
+    fn observe(&self, cpu: Cpu, scores: &[f32], entries: &[u32], part: &mut PartTerms) {
+        scatter_max(cpu, scores, entries, &mut part.max);
+    }
+
+    fn join_observed(&self, parts: Parts<'_>, examples: &mut ExampleTerms, reducer: &mut dyn Reducer) {
+        examples.max.fill(f32::NEG_INFINITY);
+        for part in parts {
+            examples.max.iter_mut().zip(&part.max).for_each(|(max, &other)| *max = max.max(other));
+        }
+        reducer.maxima(&mut examples.max);
+    }
+
+    fn weigh(
+        &self,
+        cpu: Cpu,
+        scores: &mut [f32],
+        entries: &[u32],
+        examples: &ExampleTerms,
+        part: &mut PartTerms,
+    ) {
+        // A part may get all of them, sooner or later.
+        grow(&mut part.truths, examples.num_truths);
+        part.truths.clear();
+        indices_flagged(cpu, entries, TRUTH, &mut part.truths);
+        part.loss = truth_loss(scores, entries, &part.truths, examples);
+        part.sum.clear();
+        part.sum.resize(examples.len(), 0.0);
+        scatter_exp(cpu, scores, entries, &examples.max, &mut part.sum);
+    }
+
+    fn join_weighed(&self, parts: Parts<'_>, examples: &mut ExampleTerms, reducer: &mut dyn Reducer) -> f64 {
+        let mut total = [0.0];
+        examples.factor.fill(0.0);
+        for part in parts {
+            total[0] += part.loss;
+            examples.factor.iter_mut().zip(&part.sum).for_each(|(sum, &other)| *sum += other);
+        }
+        reducer.sums_f64(&mut total);
+        reducer.sums(&mut examples.factor);
+        let scale = examples.scale();
+        for (sum, &target) in examples.factor.iter_mut().zip(&examples.target) {
+            let has_label = target > 0.0;
+            total[0] += if has_label { f64::from(*sum).ln() } else { 0.0 };
+            *sum = if has_label { scale / *sum } else { 0.0 };
+        }
+        total[0]
+    }
+
+    fn gradients(
+        &self,
+        cpu: Cpu,
+        scores: &mut [f32],
+        entries: &[u32],
+        pairs: Range<usize>,
+        examples: &ExampleTerms,
+        part: &PartTerms,
+    ) {
+        gather_scale(cpu, &mut scores[pairs.clone()], &entries[pairs.clone()], &examples.factor);
+        let place = |pair: usize| part.truths.partition_point(|&truth| (truth as usize) < pair);
+        let scale = examples.scale();
+        for &at in &part.truths[place(pairs.start)..place(pairs.end)] {
+            scores[at as usize] -= examples.target[example_of(entries[at as usize])] * scale;
+        }
+    }
+}
+
+/// `-Σ t · (score - max)` over the pairs of true labels, which stand at `truths`.
+fn truth_loss(scores: &[f32], entries: &[u32], truths: &[u32], examples: &ExampleTerms) -> f64 {
+    let loss_at = |&at: &u32| {
+        let example = example_of(entries[at as usize]);
+        f64::from(examples.target[example] * (scores[at as usize] - examples.max[example]))
+    };
+    -truths.iter().map(loss_at).sum::<f64>()
+}

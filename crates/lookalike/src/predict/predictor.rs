@@ -1,0 +1,226 @@
+//! Answers: the one way from examples to ranked classes.
+//!
+//! A [`Predictor`] is immutable and shared by threads; working memory comes from a
+//! pool of its own. It embeds examples, ranks classes by what all parts of the model
+//! score them, and measures rankings. The same query gets the same bits alone or
+//! in a batch, by whichever thread.
+
+use std::ops::Deref;
+use std::sync::{Mutex, PoisonError};
+
+use lookalike_kernels::Cpu;
+use rayon::prelude::*;
+
+use super::chosen::{ChosenClasses, ChosenScratch};
+use super::evaluate::Evaluation;
+use super::rerank::{RERANKED, RerankScratch, rerank};
+use super::{SparseQueries, TopK, TopKScratch, top_k};
+use crate::data::{Dataset, Examples};
+use crate::metrics::{MetricOptions, Metrics, MetricsError, Totals, TrainingFrequencies};
+use crate::model::{Activations, Model};
+use crate::text::Scratch as TextScratch;
+
+/// Examples that are embedded and ranked at a time.
+const BATCH: usize = 1024;
+
+/// What an answer should hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// The best so many classes, at least 1.
+    pub k: usize,
+    /// Probabilities instead of scores.
+    pub probabilities: bool,
+}
+
+/// A class of an answer, by name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NamedClass {
+    /// The class's number.
+    pub class: u32,
+    /// Its name, or its number where classes have no names.
+    pub name: String,
+    /// Its score, or its probability if that was asked for.
+    pub score: f32,
+}
+
+/// Ranks classes for examples with a model that does not change meanwhile; `M` may
+/// borrow the model or share it.
+#[derive(Debug)]
+pub struct Predictor<M> {
+    model: M,
+    cpu: Cpu,
+    /// What a class scores whatever the example.
+    bias: Vec<f32>,
+    /// Working memory that nobody uses at the moment.
+    idle: Mutex<Vec<Scratch>>,
+}
+
+/// Working memory of one batch.
+#[derive(Debug, Default)]
+struct Scratch {
+    activations: Activations,
+    top_k: TopKScratch,
+    rerank: RerankScratch,
+    chosen: ChosenScratch,
+    text: TextScratch,
+}
+
+impl<M: Deref<Target = Model> + Sync> Predictor<M> {
+    /// For a model. O(classes), once.
+    pub fn new(model: M, cpu: Cpu) -> Self {
+        Self { bias: model.class_bias(), model, cpu, idle: Mutex::default() }
+    }
+
+    /// The model that answers.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The best classes of each of some examples. Exact, over all classes:
+    /// O(batch · classes · width).
+    pub fn rank(&self, examples: &Examples<'_>, batch: &[u32], ask: Ask) -> TopK {
+        let mut out = TopK::new(ask.k);
+        if ask.probabilities {
+            out = out.with_log_sum_exp();
+        }
+        self.rank_into(examples, batch, &mut out);
+        out
+    }
+
+    /// As [`rank`](Self::rank), into a ranking whose memory is used again.
+    pub fn rank_into(&self, examples: &Examples<'_>, batch: &[u32], out: &mut TopK) {
+        let mut scratch = self.scratch();
+        let model = self.model();
+        model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
+        let embeddings = scratch.activations.embeddings();
+        let sparse = SparseQueries::of(model, examples, batch);
+        let vectors = model.network.output.view();
+        let mut best = |out: &mut TopK| {
+            top_k(self.cpu, vectors, &self.bias, embeddings.rows(), sparse, &mut scratch.top_k, out);
+        };
+        match &model.neighbours {
+            None => best(out),
+            Some(neighbours) => {
+                let mut first = out.like(out.k().max(RERANKED));
+                best(&mut first);
+                rerank(neighbours, examples, batch, &first, &mut scratch.rerank, out);
+            }
+        }
+        self.idle().push(scratch);
+    }
+
+    /// The best classes of every example, some at a time: `answer` gets the number of
+    /// the first and their ranking. It may end the walk early by an error.
+    pub fn rank_all<E>(
+        &self,
+        examples: &Examples<'_>,
+        ask: Ask,
+        mut answer: impl FnMut(usize, &TopK) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut out = TopK::new(ask.k);
+        if ask.probabilities {
+            out = out.with_log_sum_exp();
+        }
+        let all: Vec<u32> = (0..examples.len() as u32).collect();
+        for batch in all.chunks(BATCH) {
+            self.rank_into(examples, batch, &mut out);
+            answer(batch[0] as usize, &out)?;
+        }
+        Ok(())
+    }
+
+    /// The scores of chosen classes for each of some examples, a row an example: those
+    /// that a ranking of all classes gives them. O(batch · chosen · width), and the
+    /// sparse weights of all classes on the examples' features.
+    ///
+    /// # Panics
+    /// If there is no such class.
+    pub fn scores(&self, examples: &Examples<'_>, batch: &[u32], classes: &[u32]) -> Vec<f32> {
+        let mut scratch = self.scratch();
+        let model = self.model();
+        model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
+        let chosen = ChosenClasses { cpu: self.cpu, model, bias: &self.bias, classes };
+        let embeddings = scratch.activations.embeddings();
+        let scores = chosen.score(examples, batch, embeddings, &mut scratch.chosen);
+        self.idle().push(scratch);
+        scores
+    }
+
+    /// The classes of one ranked example by name, with probabilities if the ranking
+    /// knows them.
+    pub fn named(&self, ranking: &TopK, example: usize) -> Vec<NamedClass> {
+        let ranked = ranking.example(example);
+        let named =
+            |(&class, score): (&u32, f32)| NamedClass { class, name: self.model.class_name(class), score };
+        ranked.classes.iter().zip(ranking.values(example)).map(named).collect()
+    }
+
+    /// The features of a text as an example of its own; none if the model was not
+    /// trained from text.
+    pub fn example_of_text(&self, text: &str) -> Option<Dataset> {
+        let pipeline = self.model.text.as_ref()?;
+        let mut scratch = self.scratch();
+        let (ids, values) = pipeline.vectoriser.transform(text, &mut scratch.text);
+        let mut data = Dataset::empty(self.model.num_features(), self.model.num_classes());
+        data.push(ids.iter().copied().zip(values.iter().copied()), &[]);
+        self.idle().push(scratch);
+        Some(data)
+    }
+
+    /// The classes whose vectors have the highest cosine with a class's, best first.
+    /// O(classes · width).
+    pub fn lookalikes(&self, class: u32, count: usize) -> Vec<(f32, u32)> {
+        let output = &self.model.network.output;
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
+        let row_of = |class: u32, row: &mut [f32]| output.view().copy_row(class as usize, row);
+        let mut own = vec![0.0; output.stride];
+        row_of(class, &mut own);
+        let cosine = |row: &mut Vec<f32>, other: u32| {
+            row_of(other, row);
+            (dot(&own, row) / (dot(&own, &own) * dot(row, row)).sqrt().max(f32::MIN_POSITIVE), other)
+        };
+        let mut all: Vec<(f32, u32)> = (0..output.len as u32)
+            .into_par_iter()
+            .filter(|&other| other != class)
+            .map_init(|| vec![0.0; output.stride], cosine)
+            .collect();
+        all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        all.truncate(count);
+        all
+    }
+
+    /// Ranks all classes for every example and measures the result.
+    pub fn evaluate(
+        &self,
+        examples: &Examples<'_>,
+        unknown_labels: &(dyn Fn(usize) -> usize + Sync),
+        options: &MetricOptions,
+    ) -> Result<Evaluation, MetricsError> {
+        let frequencies = &self.model.frequencies;
+        let frequencies = TrainingFrequencies {
+            examples_of_class: &frequencies.examples_of_class,
+            num_examples: frequencies.num_examples,
+        };
+        let metrics = Metrics::new(options, Some(frequencies))?;
+        let mut totals = Totals::new(&metrics);
+        let ask = Ask { k: metrics.k_max(), probabilities: false };
+        self.rank_all(examples, ask, |first, ranking| {
+            totals.add_all(&metrics, ranking.len(), |i| {
+                let example = first + i;
+                (ranking.example(i).classes, examples.labels(example), unknown_labels(example))
+            });
+            Ok::<(), MetricsError>(())
+        })?;
+        let (examples, skipped) = (totals.examples(), totals.skipped());
+        Ok(Evaluation { values: totals.values(&metrics), examples, skipped })
+    }
+
+    fn scratch(&self) -> Scratch {
+        self.idle().pop().unwrap_or_default()
+    }
+
+    /// A thread that panicked left its scratch out of the pool, not broken in it.
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Scratch>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

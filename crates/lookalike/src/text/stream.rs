@@ -1,0 +1,322 @@
+//! Texts as they come, as examples: whatever whole lines one read gives are a
+//! block, so a program that writes line by line is answered line by line, and
+//! memory does not grow with the length of the input.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::{Format, ReadOptions, Record, TextError, TextFile, Vectoriser};
+use crate::data::Dataset;
+use crate::data::compression::Plain;
+use crate::data::open::STDIN;
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 1 << 20;
+/// A record that is still open after so many bytes is not waited for: the
+/// reader of records then says what is wrong with it.
+const RECORD_BYTES_MAX: usize = 48 << 20;
+
+/// The texts of a file or pipe, some at a time. The last item may be an error.
+pub struct TextBlocks<'a> {
+    records: RecordBlocks,
+    vectoriser: &'a Vectoriser,
+}
+
+/// Some texts that came together.
+#[derive(Clone, Debug)]
+pub struct TextBlock {
+    /// An example a text, without labels.
+    pub data: Dataset,
+    /// The line of the input on which each text begins, from 1.
+    pub lines: Vec<u64>,
+}
+
+impl<'a> TextBlocks<'a> {
+    /// Opens a file, plain or compressed, or with `-` the standard input. Labels are
+    /// not read.
+    pub fn open(path: &Path, options: ReadOptions, vectoriser: &'a Vectoriser) -> Result<Self, TextError> {
+        let name = if path == Path::new(STDIN) { "<stdin>".into() } else { path.display().to_string() };
+        let reader = Plain::open(path).map_err(|e| failed(&name, e))?.reader;
+        let options = ReadOptions { with_labels: false, ..options };
+        Ok(Self { records: RecordBlocks::new(name, reader, options), vectoriser })
+    }
+}
+
+impl Iterator for TextBlocks<'_> {
+    type Item = Result<TextBlock, TextError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let block = self.records.next()?;
+        Some(block.map(|records| {
+            let texts: Vec<&str> = records.iter().map(|record| record.text.as_str()).collect();
+            let data = self.vectoriser.transform_all(&texts);
+            TextBlock { data, lines: records.iter().map(|record| record.line).collect() }
+        }))
+    }
+}
+
+impl TextBlock {
+    /// The lines of texts that have no known feature.
+    pub fn featureless_lines(&self) -> impl Iterator<Item = u64> {
+        let examples = self.data.view();
+        let places = (0..examples.len()).filter(move |&i| examples.features(i).0.is_empty());
+        places.map(|i| self.lines[i])
+    }
+}
+
+/// Records as they come.
+///
+/// The first block tells format and columns. Later blocks are read as files of
+/// their own in that format, each with the first one's header before it; a block
+/// that ends within quotes waits for the rest.
+struct RecordBlocks {
+    name: String,
+    reader: Box<dyn Read + Send>,
+    options: ReadOptions,
+    /// Bytes read and not yet used.
+    pending: Vec<u8>,
+    /// The rows above the first record.
+    header: Vec<u8>,
+    /// Lines that are used up.
+    lines: u64,
+    has_started: bool,
+    ended: bool,
+}
+
+impl Iterator for RecordBlocks {
+    type Item = Result<Vec<Record>, TextError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let block = self.next_block().transpose();
+        // There is nothing to be had behind an error.
+        self.ended |= matches!(block, Some(Err(_)));
+        block
+    }
+}
+
+impl RecordBlocks {
+    fn new(name: String, reader: Box<dyn Read + Send>, options: ReadOptions) -> Self {
+        Self {
+            name,
+            reader,
+            options,
+            pending: Vec::new(),
+            header: Vec::new(),
+            lines: 0,
+            has_started: false,
+            ended: false,
+        }
+    }
+
+    /// The next records, or none at the end.
+    fn next_block(&mut self) -> Result<Option<Vec<Record>>, TextError> {
+        while !self.ended {
+            self.read_more()?;
+            let mut end = if self.ended { self.pending.len() } else { after_last_line_end(&self.pending) };
+            let is_huge = self.pending.len() > RECORD_BYTES_MAX;
+            // Blank lines tell no format.
+            let tells = self.has_started || !self.pending[..end].trim_ascii().is_empty();
+            if !(self.ended || is_huge || (end > 0 && tells)) {
+                continue;
+            }
+            if is_huge && end == 0 {
+                end = self.pending.len();
+            }
+            match self.parse(&self.pending[..end]) {
+                // The quote may be closed by what is still to come.
+                Err(TextError::UnbalancedQuote { .. }) if !self.ended && !is_huge => {}
+                Err(error) => return Err(shifted(error, self.lines.saturating_sub(self.header_lines()))),
+                Ok((format, records)) => return Ok(Some(self.take(end, format, records))),
+            }
+        }
+        Ok(None)
+    }
+
+    fn read_more(&mut self) -> Result<(), TextError> {
+        let old = self.pending.len();
+        self.pending.resize(old + READ_BYTES, 0);
+        let read = loop {
+            match self.reader.read(&mut self.pending[old..]) {
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.pending.truncate(old + *read.as_ref().unwrap_or(&0));
+        self.ended = read.map_err(|e| failed(&self.name, e))? == 0;
+        Ok(())
+    }
+
+    fn parse(&self, block: &[u8]) -> Result<(Option<Format>, Vec<Record>), TextError> {
+        let format = self.options.format;
+        if self.has_started && block.trim_ascii().is_empty() {
+            // Only where every line is a text does a blank one count.
+            let blank = if format == Some(Format::Lines) {
+                block.split_inclusive(|&b| b == b'\n').count()
+            } else {
+                0
+            };
+            return Ok((
+                format,
+                (1..=blank as u64).map(|line| Record { line, ..Record::default() }).collect(),
+            ));
+        }
+        let content = [&self.header[..], block].concat();
+        let file = TextFile::from_bytes(&self.name, &content, &self.options)?;
+        let records = file.records()?.collect::<Result<_, _>>()?;
+        Ok((Some(file.format()), records))
+    }
+
+    /// Takes a parsed block off what is pending.
+    fn take(&mut self, end: usize, format: Option<Format>, mut records: Vec<Record>) -> Vec<Record> {
+        let block: Vec<u8> = self.pending.drain(..end).collect();
+        let before = self.lines.saturating_sub(self.header_lines());
+        records.iter_mut().for_each(|record| record.line += before);
+        if !self.has_started {
+            self.has_started = true;
+            self.options.format = format;
+            if matches!(format, Some(Format::Tsv | Format::Csv)) {
+                let lines = records.first().map_or(usize::MAX, |first| first.line as usize - 1);
+                self.header = block.split_inclusive(|&b| b == b'\n').take(lines).collect::<Vec<_>>().concat();
+                if self.header.trim_ascii().is_empty() {
+                    self.header.clear();
+                }
+                self.options.header = Some(!self.header.is_empty());
+            }
+        }
+        self.lines += line_ends(&block);
+        records
+    }
+
+    fn header_lines(&self) -> u64 {
+        line_ends(&self.header)
+    }
+}
+
+fn line_ends(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&b| b == b'\n').count() as u64
+}
+
+fn after_last_line_end(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&b| b == b'\n').map_or(0, |at| at + 1)
+}
+
+fn failed(file: &str, source: io::Error) -> TextError {
+    TextError::Io { file: file.into(), source }
+}
+
+/// An error in a block as one in the whole input.
+fn shifted(mut error: TextError, lines: u64) -> TextError {
+    use TextError::{
+        AfterQuote, InvalidUtf8, Json, JsonField, MissingColumn, TooFewColumns, TooLong, UnbalancedQuote,
+        UnknownFormat,
+    };
+    match &mut error {
+        UnknownFormat { line, .. }
+        | MissingColumn { line, .. }
+        | TooFewColumns { line, .. }
+        | UnbalancedQuote { line, .. }
+        | AfterQuote { line, .. }
+        | InvalidUtf8 { line, .. }
+        | Json { line, .. }
+        | JsonField { line, .. }
+        | TooLong { line, .. } => *line += lines,
+        _ => {}
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::{TextOptions, fit_dataset};
+
+    /// Gives a few bytes at a time, as a slow pipe does.
+    struct Drip<'a>(&'a [u8], usize);
+
+    impl Read for Drip<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let length = self.1.min(self.0.len()).min(out.len());
+            out[..length].copy_from_slice(&self.0[..length]);
+            self.0 = &self.0[length..];
+            Ok(length)
+        }
+    }
+
+    fn read(content: &'static [u8], bytes: usize) -> Result<Vec<Record>, TextError> {
+        let options = ReadOptions { with_labels: false, ..ReadOptions::default() };
+        let mut blocks = RecordBlocks::new("m".into(), Box::new(Drip(content, bytes)), options);
+        let all: Result<Vec<Vec<Record>>, TextError> = blocks.by_ref().collect();
+        assert!(blocks.next().is_none(), "nothing comes after the end or an error");
+        Ok(all?.concat())
+    }
+
+    #[test]
+    fn however_it_drips_the_records_are_those_of_the_whole_file() {
+        let contents: [&[u8]; 7] = [
+            b"one\n\ntwo, three\n\n\nfour",
+            b"\n\none\ntwo\n",
+            b"a\tx\nb\ty\n\nc\tz\n",
+            b"label,text\nx,\"a\nb\"\ny,c\n\nz,\"d\"\"\"\n",
+            b"id\ttext\n1\tone\n2\ttwo\n",
+            b"{\"text\":\"one\"}\n\n{\"text\":\"two\"}\n",
+            b"__label__x one\n__label__y two\n",
+        ];
+        for content in contents {
+            let whole = read(content, usize::MAX).unwrap();
+            assert!(whole.len() >= 2);
+            for bytes in [1, 2, 3, 5, 11] {
+                assert_eq!(
+                    read(content, bytes).unwrap(),
+                    whole,
+                    "{bytes} {:?}",
+                    content.escape_ascii().to_string()
+                );
+            }
+        }
+    }
+
+    /// More texts than one task takes, and two of them without a known feature.
+    #[test]
+    fn examples_and_lines_are_those_of_the_whole_file() {
+        let texts: Vec<String> = (0..200).map(|i| format!("the {i} cats of {}", i % 7)).collect();
+        let labelled: String = texts.iter().map(|text| format!("{text}\tcat\n")).collect();
+        let options = TextOptions { characters: None, min_documents: 2, ..TextOptions::default() };
+        let file = TextFile::from_bytes("m", labelled.as_bytes(), &ReadOptions::default()).unwrap();
+        let fitted = fit_dataset(&file, &options).unwrap();
+        let mut content = texts.join("\n");
+        content.insert_str(0, "?\n\n");
+        content.push_str("\nzebra");
+        let content: &'static [u8] = content.leak().as_bytes();
+        for bytes in [40, usize::MAX] {
+            let options = ReadOptions { with_labels: false, ..ReadOptions::default() };
+            let records = RecordBlocks::new("m".into(), Box::new(Drip(content, bytes)), options);
+            let blocks: Vec<TextBlock> =
+                TextBlocks { records, vectoriser: &fitted.vectoriser }.collect::<Result<_, _>>().unwrap();
+            let featureless: Vec<u64> = blocks.iter().flat_map(TextBlock::featureless_lines).collect();
+            assert_eq!(featureless, [1, 2, 203]);
+            let parts: Vec<Dataset> = blocks.into_iter().map(|block| block.data).collect();
+            let all = Dataset::concat(&parts);
+            let known: Vec<usize> = (2..202).collect();
+            let mut expected = fitted.dataset.clone();
+            (expected.label_ids, expected.label_offsets, expected.num_classes) = (vec![], vec![0; 201], 0);
+            assert_eq!(Dataset::select(all.view(), &known), expected);
+        }
+    }
+
+    #[test]
+    fn errors_have_the_place_in_the_whole_input() {
+        let cases: [(&[u8], &str); 5] = [
+            (b"ok\nok\nM\xfcnchen\n", "m:3:2: byte 0xfc is not UTF-8"),
+            (b"text\tx\none\t1\ntwo\t2\n\"three\t3\n", "m:4:1: this quote is never closed"),
+            (b"id\ttext\n1\tone\n2\n", "m:3: found 1 column(s)"),
+            (b"{\"text\":\"one\"}\n{\"text\":2}\n", "m:2: field \"text\" is"),
+            (b"", "m: no record found"),
+        ];
+        for (content, expected) in cases {
+            for bytes in [1, 4, usize::MAX] {
+                let error = read(content, bytes).unwrap_err().to_string();
+                assert!(error.contains(expected), "{bytes}: {error}");
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! What a step needs to know besides the parameters.
+
+use lookalike_kernels::Cpu;
+
+use crate::loss::Loss;
+use crate::optim::Adam;
+
+/// How many rows ahead a row is prefetched with its moments: 24 lines each.
+pub(super) const PREFETCH_AHEAD: usize = 2;
+
+/// What all parts of a step need to know.
+#[derive(Clone, Copy, Debug)]
+pub struct StepContext {
+    /// Instructions to use.
+    pub cpu: Cpu,
+    /// The optimizer at this step.
+    pub adam: Adam,
+    /// The run's seed.
+    pub seed: u64,
+    /// The step's number.
+    pub iteration: u64,
+    /// What is minimised.
+    pub loss: Loss,
+    /// Whether scores are corrected by `ln q` of the sampler.
+    pub corrects_log_q: bool,
+}

@@ -1,0 +1,291 @@
+//! A step of the output layer over sampled candidates.
+//!
+//! The batch's (example, class) pairs are sorted by class; each class row is then
+//! read once for its scores, and once more for both gradients and its update. Rows
+//! belong to one part, parts to one thread at a time, and sums over parts are taken
+//! in the order of parts, so the result is the same whatever the number of threads.
+//!
+//! Rows stored as bf16 meet embeddings rounded to bf16, once a batch: half the
+//! bytes a pair, and an instruction of its own where the CPU has one. The
+//! embeddings' own gradient stays f32.
+//!
+//! Cost: O(pairs · width) arithmetic; rows touched · width · 6 numbers of memory
+//! traffic (weights read twice and written once, moments read and written).
+
+use lookalike_kernels::{AlignedVec, Cpu, Element, LANES, bf16, gather_dot, prefetch_row};
+use rayon::prelude::*;
+
+use super::super::by_key::{Pairs, PairsByKey, for_each_part};
+use super::super::context::{PREFETCH_AHEAD, StepContext};
+use super::super::stages::{Stage, StageClock, StageTimes};
+use super::{OutputLayer, rounding_noise, sum_shares};
+use crate::collective::Reducer;
+use crate::loss::{self, CandidateLoss, DRAWN, ExampleTerms, PartTerms, TRUTH, entry};
+use crate::model::Embeddings;
+use crate::optim::{LayerMut, PairGradients, RowsMut};
+use crate::sampling::{BitRows, Candidates};
+use crate::scratch::{grow, grow_aligned};
+
+/// How many rows ahead a row is prefetched where only the row itself is read: 8 lines.
+const PREFETCH_ROWS_AHEAD: usize = 8;
+/// Pairs of which the loss takes care together, so soon after their scores were
+/// written, or so shortly before their gradients are read, that they are in L1.
+const PAIRS_AT_ONCE: usize = 2048;
+
+/// Buffers of a step over candidates, kept between batches.
+#[derive(Debug, Default)]
+pub(crate) struct SampledStep {
+    by_class: PairsByKey,
+    work: Vec<PartScores>,
+    terms: ExampleTerms,
+    /// The embeddings, rounded; only if rows are.
+    rounded: AlignedVec<bf16>,
+    times: StageTimes,
+}
+
+/// A part's own scores and sums.
+#[derive(Debug, Default)]
+struct PartScores {
+    /// Score of each entry, then its gradient.
+    scores: Vec<f32>,
+    /// What the loss knows of them.
+    terms: PartTerms,
+    /// By example: this part's share of the embedding's gradient.
+    d_embeddings: AlignedVec<f32>,
+}
+
+struct CandidatePairs<'a>(&'a Candidates);
+
+impl Pairs for CandidatePairs<'_> {
+    fn num_examples(&self) -> usize {
+        self.0.len()
+    }
+
+    fn for_each(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
+        let (classes, counts) = (self.0.of(example), self.0.counts(example));
+        let (truths, negatives) = classes.split_at(counts.truths as usize);
+        let (found, drawn) = negatives.split_at(counts.found as usize);
+        for (classes, flags) in [(truths, TRUTH), (found, 0), (drawn, DRAWN)] {
+            let entry = entry(example, flags);
+            for &class in classes {
+                visit(class, entry);
+            }
+        }
+    }
+
+    fn bits(&self) -> Option<BitRows<'_>> {
+        // Those flags of drawn classes that have a meaning would be too many to look for.
+        let corrected = self.0.all_counts().iter().any(|counts| counts.drawn_log_q != 0.0);
+        self.0.bits().filter(|_| !corrected)
+    }
+
+    fn for_each_flagged(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
+        let truths = &self.0.of(example)[..self.0.counts(example).truths as usize];
+        truths.iter().for_each(|&class| visit(class, entry(example, TRUTH)));
+    }
+}
+
+impl SampledStep {
+    /// Moves the rows of all candidates, writes the gradient of the embeddings
+    /// and gives the batch's mean loss. `class_log_q` is there if scores are
+    /// corrected by class.
+    pub(crate) fn run(
+        &mut self,
+        context: &StepContext,
+        layer: OutputLayer<'_>,
+        candidates: &Candidates,
+        class_log_q: Option<&[f32]>,
+        embeddings: Embeddings<'_>,
+        d_embeddings: &mut [f32],
+    ) -> f64 {
+        let mut clock = StageClock::start();
+        let batch = candidates.len();
+        let entry_bits = usize::BITS - (batch << lookalike_kernels::FLAG_BITS).leading_zeros();
+        self.by_class.sort(context.cpu, &CandidatePairs(candidates), layer.rows.len, entry_bits);
+        let parts = self.by_class.parts().len();
+        self.work.resize_with(parts.max(self.work.len()), PartScores::default);
+        self.prepare_terms(candidates, context.corrects_log_q);
+        clock.end(Stage::Sort);
+
+        let OutputLayer { rows, moments, first_class, reducer } = layer;
+        let stride = rows.stride;
+        let view = ShardView { class_log_q, first_class };
+        let loss = match LayerMut::new(rows, moments) {
+            LayerMut::F32(rows) => {
+                self.layer_step(context, rows, view, embeddings.rows(), reducer, &mut clock)
+            }
+            LayerMut::Bf16(rows) => {
+                let mut rounded = std::mem::take(&mut self.rounded);
+                round(embeddings.rows(), &mut rounded);
+                let loss = self.layer_step(context, rows, view, &rounded, reducer, &mut clock);
+                self.rounded = rounded;
+                loss
+            }
+        };
+        sum_shares(&self.work[..parts], |work| &work.d_embeddings, stride, d_embeddings);
+        reducer.sums(d_embeddings);
+        clock.end(Stage::Update);
+        self.times = clock.times();
+        loss / batch.max(1) as f64
+    }
+
+    /// Scores, loss and update; gives the summed loss.
+    fn layer_step<T: Element>(
+        &mut self,
+        context: &StepContext,
+        rows: RowsMut<'_, T>,
+        view: ShardView<'_>,
+        embeddings: &[T],
+        reducer: &mut dyn Reducer,
+        clock: &mut StageClock,
+    ) -> f64 {
+        let loss = context.loss.over_candidates();
+        self.score(context.cpu, loss, &rows, view.class_log_q, embeddings);
+        clock.end(Stage::Score);
+        let sum = self.weigh(context.cpu, loss, reducer);
+        clock.end(Stage::Loss);
+        self.update(context, loss, rows, view.first_class, embeddings);
+        sum
+    }
+
+    /// Classes that the last step moved.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = u32> + '_ {
+        self.by_class
+            .parts()
+            .iter()
+            .flat_map(|part| part.groups().map(|(class, _)| (part.first_key + class) as u32))
+    }
+
+    /// Where the last step's time went.
+    pub(crate) fn stage_times(&self) -> StageTimes {
+        self.times
+    }
+
+    /// (example, class) pairs of the last step.
+    pub(crate) fn num_pairs(&self) -> usize {
+        self.by_class.parts().iter().map(|part| part.entries.len()).sum()
+    }
+
+    fn prepare_terms(&mut self, candidates: &Candidates, corrects_log_q: bool) {
+        self.terms.resize(candidates.len());
+        self.terms.num_truths = candidates.all_counts().iter().map(|counts| counts.truths as usize).sum();
+        for (example, counts) in candidates.all_counts().iter().enumerate() {
+            self.terms.target[example] = if counts.truths > 0 { 1.0 / counts.truths as f32 } else { 0.0 };
+            self.terms.drawn_log_q[example] = if corrects_log_q { counts.drawn_log_q } else { 0.0 };
+        }
+    }
+
+    fn score<T: Element>(
+        &mut self,
+        cpu: Cpu,
+        loss: &dyn CandidateLoss,
+        rows: &RowsMut<'_, T>,
+        class_log_q: Option<&[f32]>,
+        embeddings: &[T],
+    ) {
+        let (w, bias, stride) = (&*rows.w, &*rows.bias.w, rows.stride);
+        let parts = self.by_class.parts();
+        let terms = &self.terms;
+        let correct_drawn = terms.drawn_log_q.iter().any(|&q| q != 0.0);
+        self.work[..parts.len()].par_iter_mut().zip(parts).for_each(|(work, part)| {
+            grow(&mut work.scores, part.entries.len());
+            work.terms.start(terms.len());
+            let mut observed = 0;
+            for (i, (local, range)) in part.groups().enumerate() {
+                let class = part.first_key + local;
+                if let Some(ahead) = part.groups.get(i + PREFETCH_ROWS_AHEAD) {
+                    prefetch_row(&w[(part.first_key + ahead.local_key as usize) * stride..][..stride]);
+                }
+                let scores = &mut work.scores[range.clone()];
+                let row = &w[class * stride..][..stride];
+                gather_dot(cpu, row, embeddings, &part.entries[range.clone()], scores);
+                let shift = bias[class] - class_log_q.map_or(0.0, |log_q| log_q[class]);
+                scores.iter_mut().for_each(|score| *score += shift);
+                if range.end - observed < PAIRS_AT_ONCE && range.end < part.entries.len() {
+                    continue;
+                }
+                let ready = std::mem::replace(&mut observed, range.end)..range.end;
+                let (scores, entries) = (&mut work.scores[ready.clone()], &part.entries[ready]);
+                if correct_drawn {
+                    loss::correct_drawn(scores, entries, &terms.drawn_log_q);
+                }
+                loss.observe(cpu, scores, entries, &mut work.terms);
+            }
+        });
+    }
+
+    /// Turns scores into what gradients are made of; gives the summed loss.
+    fn weigh(&mut self, cpu: Cpu, loss: &dyn CandidateLoss, reducer: &mut dyn Reducer) -> f64 {
+        let parts = self.by_class.parts();
+        let work = &mut self.work[..parts.len()];
+        loss.join_observed(&mut work.iter().map(|work| &work.terms), &mut self.terms, reducer);
+        let terms = &self.terms;
+        work.par_iter_mut().zip(parts).for_each(|(work, part)| {
+            loss.weigh(cpu, &mut work.scores, &part.entries, terms, &mut work.terms);
+        });
+        loss.join_weighed(&mut work.iter().map(|work| &work.terms), &mut self.terms, reducer)
+    }
+
+    fn update<T: Element>(
+        &mut self,
+        context: &StepContext,
+        loss: &dyn CandidateLoss,
+        rows: RowsMut<'_, T>,
+        first_class: usize,
+        embeddings: &[T],
+    ) {
+        let parts = self.by_class.parts();
+        let terms = &self.terms;
+        let batch = terms.len();
+        for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
+            let PartScores { scores, terms: part_terms, d_embeddings } = work;
+            let stride = rows.stride;
+            grow_aligned(d_embeddings, batch * stride);
+            d_embeddings[..batch * stride].fill(0.0);
+            let mut finished = 0;
+            for (i, (local, range)) in part.groups().enumerate() {
+                if finished < range.end {
+                    let end = range.end.max(finished + PAIRS_AT_ONCE).min(part.entries.len());
+                    loss.gradients(context.cpu, scores, &part.entries, finished..end, terms, part_terms);
+                    finished = end;
+                }
+                let (entries, g) = (&part.entries[range.clone()], &scores[range]);
+                let pairs = PairGradients { rows: embeddings, entries, g };
+                let noise = rounding_noise(context, first_class + part.first_key + local);
+                // Rows come from memory: later ones are prefetched while others are worked on.
+                let soon = part.groups.get(i + PREFETCH_AHEAD).map(|soon| soon.local_key as usize);
+                let row = rows.state(local, soon);
+                context.adam.update_by_pairs(context.cpu, row, &pairs, d_embeddings, noise);
+                rows.bias.update(local, &context.adam, sum_of(g));
+            }
+        });
+    }
+}
+
+/// What of the layer only scoring and rounding ask for.
+#[derive(Clone, Copy)]
+struct ShardView<'a> {
+    class_log_q: Option<&'a [f32]>,
+    first_class: usize,
+}
+
+/// The nearest bf16 of each number.
+fn round(numbers: &[f32], out: &mut AlignedVec<bf16>) {
+    const CHUNK: usize = 1 << 12;
+    if out.len() < numbers.len() {
+        *out = AlignedVec::zeroed(numbers.len());
+    }
+    out.par_chunks_mut(CHUNK).zip(numbers.par_chunks(CHUNK)).for_each(|(out, numbers)| {
+        out.iter_mut().zip(numbers).for_each(|(out, &number)| *out = bf16::from_f32(number));
+    });
+}
+
+/// Sixteen sums side by side, which the compiler turns into vector code.
+fn sum_of(numbers: &[f32]) -> f32 {
+    let mut lanes = [0.0; LANES];
+    let (chunks, rest) = numbers.as_chunks::<LANES>();
+    for chunk in chunks {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, number)| *lane += number);
+    }
+    lanes.iter().sum::<f32>() + rest.iter().sum::<f32>()
+}

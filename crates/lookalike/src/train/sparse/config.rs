@@ -1,0 +1,49 @@
+//! The sparse part's settings.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{MeanRows, SparseStart};
+
+/// The sparse part's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SparseConfig {
+    /// The first so many epochs train it.
+    pub epochs: usize,
+    /// Learning rate, an example; falls to zero over those epochs. See also
+    /// [`SparseStart::rate`](crate::model::SparseStart::rate).
+    pub rate: f32,
+    /// What a class scores at the start for an example that is its centroid.
+    pub start: f32,
+    /// Nearest classes that are negatives, for the sparse part and, within its
+    /// budget, for a sampler with hash tables.
+    pub negatives: usize,
+    /// Weights a class at most.
+    pub entries_max: usize,
+    /// Examples held out to choose the blend, at most; never more than 5%.
+    pub held_out: usize,
+    /// Whether the model keeps its training examples, if that ranks held-out ones
+    /// better: see [`Neighbours`](crate::model::Neighbours).
+    pub neighbours: bool,
+}
+
+impl Default for SparseConfig {
+    fn default() -> Self {
+        Self {
+            epochs: 2,
+            rate: 10.0,
+            start: 12.0,
+            negatives: 50,
+            entries_max: 2000,
+            held_out: 1000,
+            neighbours: true,
+        }
+    }
+}
+
+impl SparseConfig {
+    /// How a sparse part starts.
+    pub fn mean_rows(&self, start: SparseStart) -> MeanRows {
+        MeanRows { start, length: self.start, entries_max: self.entries_max }
+    }
+}

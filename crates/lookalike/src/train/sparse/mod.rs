@@ -1,0 +1,154 @@
+//! Training of the sparse part, and of what is chosen on held-out examples.
+//!
+//! [`SparseTraining`] owns all that this takes: the examples held out from
+//! training, the index that finds near classes, and the step's buffers. The
+//! weights themselves belong to the model. [`start`] chooses what weights start
+//! from, [`step`] moves them, [`blend`] decides after each epoch how much they
+//! count.
+
+mod blend;
+mod config;
+mod start;
+mod step;
+
+pub use config::SparseConfig;
+
+use lookalike_kernels::Cpu;
+
+use crate::data::Examples;
+use crate::model::{Model, Neighbours, SparsePart};
+use crate::random::{Stream, mix};
+use crate::sampling::{FeatureIndex, NearClasses, Truths};
+use blend::HeldOutScores;
+use start::choose_start;
+use step::SparseStep;
+
+/// What training the sparse part takes besides the weights.
+#[derive(Debug)]
+pub(super) struct SparseTraining {
+    config: SparseConfig,
+    /// By class: what one of its examples has put into its score at the start.
+    own: Vec<f32>,
+    index: FeatureIndex,
+    near: NearClasses,
+    step: SparseStep,
+}
+
+/// A batch of the training examples.
+pub(super) type Batch<'a> = (&'a Examples<'a>, &'a [u32]);
+
+impl SparseTraining {
+    /// Gives a model without a sparse part one that starts from the examples `chosen`;
+    /// the `held_out` ones choose how.
+    pub(super) fn start(
+        config: SparseConfig,
+        model: &mut Model,
+        examples: &Examples<'_>,
+        chosen: &[u32],
+        held_out: &[u32],
+    ) -> Self {
+        let (part, own) = choose_start(&config, model, examples, chosen, held_out);
+        model.sparse = Some(part);
+        Self::new(config, own)
+    }
+
+    /// Goes on with a model's sparse part, which started from the examples `chosen`.
+    pub(super) fn resume(
+        config: SparseConfig,
+        model: &Model,
+        is_trained: bool,
+        examples: &Examples<'_>,
+        chosen: &[u32],
+    ) -> Self {
+        if is_trained {
+            return Self::new(config, Vec::new());
+        }
+        // Not saved: it is what the start of this very data was.
+        let start = model.sparse.as_ref().map(SparsePart::start).unwrap_or_default();
+        let (rows, counts) = (config.mean_rows(start), &model.frequencies.examples_of_class);
+        let normalise = model.network.config.normalise;
+        Self::new(config, SparsePart::from_means(examples, chosen, normalise, rows, counts).1)
+    }
+
+    fn new(config: SparseConfig, own: Vec<f32>) -> Self {
+        let (index, near) = (FeatureIndex::default(), NearClasses::default());
+        Self { config, own, index, near, step: SparseStep::default() }
+    }
+
+    /// Takes notice that the weights have changed since it was last told.
+    pub(super) fn refresh(&mut self, model: &Model) {
+        if let Some(sparse) = &model.sparse {
+            self.index.refresh(sparse, model.network.config.num_features);
+        }
+    }
+
+    /// Finds the classes near each example of a batch, true labels left out.
+    pub(super) fn propose(&mut self, model: &Model, batch: Batch<'_>) {
+        self.search(model, batch, Truths::LeftOut);
+    }
+
+    /// The classes that [`propose`](Self::propose) found last.
+    pub(super) fn near(&self) -> &NearClasses {
+        &self.near
+    }
+
+    fn search(&mut self, model: &Model, (examples, batch): Batch<'_>, truths: Truths) {
+        let (normalise, wanted) = (model.network.config.normalise, self.config.negatives);
+        self.index.propose(examples, batch, normalise, wanted, truths, &mut self.near);
+    }
+
+    /// Moves the weights of true labels and of the near classes found last.
+    pub(super) fn run(&mut self, cpu: Cpu, model: &mut Model, batch: Batch<'_>, rate: f32) {
+        if let Some(sparse) = &mut model.sparse {
+            let normalise = model.network.config.normalise;
+            self.step.run(cpu, sparse, (&self.own, &self.near), batch, normalise, rate);
+        }
+    }
+
+    /// At the end of an epoch: how much does the sparse part help, and, after the
+    /// last one, how much do the nearest of the examples `chosen`? A sparse part that
+    /// does not help, also because it has diverged, is dropped: searching near
+    /// classes with it costs time. Gives whether it was kept.
+    pub(super) fn end_epoch(
+        &mut self,
+        cpu: Cpu,
+        model: &mut Model,
+        examples: &Examples<'_>,
+        chosen: &[u32],
+        held_out: &[u32],
+        is_last: bool,
+    ) -> bool {
+        if held_out.is_empty() {
+            return model.sparse.is_some();
+        }
+        self.refresh(model);
+        self.search(model, (examples, held_out), Truths::Kept);
+        let scores = HeldOutScores::new(cpu, model, examples, held_out, &self.near);
+        let blend = scores.best_blend();
+        let kept = model.neighbours.take();
+        // Searching them takes a while, and no step of training needs them.
+        if self.config.neighbours && blend != 0.0 && (is_last || kept.is_some()) {
+            let kept = kept.unwrap_or_else(|| Neighbours::new(examples, chosen));
+            let weight = scores.best_weight(blend, &kept);
+            model.neighbours = (weight != 0.0).then(|| kept.weighted(weight));
+        }
+        match &mut model.sparse {
+            Some(sparse) if blend != 0.0 => sparse.set_blend(blend),
+            sparse => *sparse = None,
+        }
+        model.sparse.is_some()
+    }
+}
+
+/// Takes up to `most` examples, and never more than one in twenty, out of
+/// `order`: the same ones for the same seed.
+pub(super) fn hold_out(order: &mut Vec<u32>, most: usize, seed: u64) -> Vec<u32> {
+    let count = most.min(order.len() / 20);
+    let mut keyed: Vec<(u64, u32)> =
+        order.iter().map(|&i| (mix(seed, Stream::HoldOut, 0, u64::from(i)), i)).collect();
+    keyed.sort_unstable();
+    let mut held_out: Vec<u32> = keyed[..count].iter().map(|&(_, i)| i).collect();
+    held_out.sort_unstable();
+    order.retain(|i| held_out.binary_search(i).is_err());
+    held_out
+}

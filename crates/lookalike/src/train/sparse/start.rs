@@ -1,0 +1,74 @@
+//! What the sparse part starts from: chosen on examples held out from training,
+//! before anything is trained.
+
+use super::blend::{PLACES, precision};
+use super::config::SparseConfig;
+use crate::data::Examples;
+use crate::model::{Model, SparsePart, SparseStart};
+use crate::sampling::{FeatureIndex, NearClasses, Truths};
+
+/// How many times better logarithms must rank before training to be taken.
+/// Centroids gain more by training: where both started alike, they ended ahead.
+const LOG_LEAD: f64 = 1.5;
+
+/// A sparse part for the examples `chosen`, from the start that ranks the
+/// `held_out` ones better; and what [`SparsePart::from_means`] says of own examples.
+pub(super) fn choose_start(
+    config: &SparseConfig,
+    model: &Model,
+    examples: &Examples<'_>,
+    chosen: &[u32],
+    held_out: &[u32],
+) -> (SparsePart, Vec<f32>) {
+    let (normalise, counts) = (model.network.config.normalise, &model.frequencies.examples_of_class);
+    let make = |start| {
+        let rows = config.mean_rows(start);
+        let (part, own) = SparsePart::from_means(examples, chosen, normalise, rows, counts);
+        let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
+        index.refresh(&part, examples.num_features);
+        let places = PLACES.map(|(k, _)| k).into_iter().max().unwrap_or(1);
+        index.propose(examples, held_out, normalise, places, Truths::Kept, &mut near);
+        let truths = held_out.iter().map(|&example| examples.labels(example as usize));
+        let value = truths.enumerate().map(|(i, truths)| precision(near.of(i), truths)).sum::<u64>();
+        (value, part, own)
+    };
+    let (value, part, own) = make(SparseStart::Centroid);
+    if held_out.is_empty() {
+        return (part, own);
+    }
+    let (log_value, log_part, log_own) = make(SparseStart::LogMean);
+    if log_value as f64 > LOG_LEAD * value as f64 { (log_part, log_own) } else { (part, own) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Dataset;
+    use crate::model::{ClassFrequencies, Network};
+    use crate::train::TrainConfig;
+
+    /// Class 0 has a hundred examples, each of one of fifty features of its own
+    /// and one of fifty others; each of these others has a class to itself.
+    fn spread_out() -> Dataset {
+        let mut data = Dataset::empty(100, 51);
+        (0..110).for_each(|i| data.push([(i % 50, 1.0), (50 + i * 7 % 50, 1.0)], &[0]));
+        (0..50).for_each(|i| data.push([(50 + i, 1.0)], &[1 + i]));
+        data
+    }
+
+    #[test]
+    fn the_start_that_ranks_better_is_taken() {
+        let data = spread_out();
+        let (view, config) = (data.view(), SparseConfig::default());
+        let shape = TrainConfig { hidden: vec![4], ..TrainConfig::default() }.network(100, 51);
+        let model = Model::new(Network::zeroed(shape), ClassFrequencies::of(&view));
+        let start = |held_out: &[u32]| {
+            let chosen: Vec<u32> = (0..160).filter(|i| !held_out.contains(i)).collect();
+            choose_start(&config, &model, &view, &chosen, held_out).0.start()
+        };
+        // The centroid of class 0 is near to none of its examples.
+        assert_eq!(start(&[0, 10, 20, 30, 40]), SparseStart::LogMean);
+        // Nobody to ask.
+        assert_eq!(start(&[]), SparseStart::Centroid);
+    }
+}
