@@ -255,7 +255,9 @@ fn train_and_save(
 ) -> anyhow::Result<Outcome> {
     let keep_state = !arguments.without_training_state;
     let save = |model: &Model| match &arguments.model {
-        Some(directory) => model.save(directory, keep_state).context("cannot save the model"),
+        Some(directory) => model
+            .save(directory, keep_state)
+            .with_context(|| format!("cannot save the model to {}", directory.display())),
         None => Ok(()),
     };
     let mut found_better = false;
