@@ -211,7 +211,7 @@ fn exchange(new: &Path, old: &Path, folder: &Path) -> io::Result<()> {
 
 /// Between the two steps nothing is in the old one's place. Who then looks for a
 /// model there, or saves one, puts the new one in place: see [`put_right`].
-fn exchange_in_two_steps(new: &Path, old: &Path, folder: &Path) -> io::Result<()> {
+pub(super) fn exchange_in_two_steps(new: &Path, old: &Path, folder: &Path) -> io::Result<()> {
     let moved = folder.join(OLD).join(old.file_name().unwrap_or_default());
     fs::create_dir(folder.join(OLD))?;
     fs::rename(old, &moved)?;

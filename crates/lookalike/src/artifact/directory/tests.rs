@@ -195,6 +195,24 @@ fn a_kill_between_two_renames_leaves_a_way_back() {
 }
 
 #[test]
+fn two_renames_do_what_one_exchange_does() {
+    let (folder, model) = with_model();
+    let dead = dead_folder(folder.path(), &[("new/m", "new")]);
+    fs::write(model.join("README"), "mine").unwrap();
+    aside::exchange_in_two_steps(&dead.join("new/m"), &model, &dead).unwrap();
+    assert_eq!(
+        (read(&model.join("weights")), read(&dead.join("old/m/weights"))),
+        ("new".into(), "old".into())
+    );
+    restore(&model);
+    assert_eq!((read(&model.join("weights")), read(&model.join("README"))), ("new".into(), "mine".into()));
+    // A second step that fails takes back the first.
+    let dead = dead_folder(folder.path(), &[]);
+    assert!(aside::exchange_in_two_steps(&dead.join("new/m"), &model, &dead).is_err());
+    assert_eq!(read(&model.join("weights")), "new");
+}
+
+#[test]
 fn folders_of_the_living_are_left_alone() {
     let (folder, model) = with_model();
     let destination = Destination::of(&model).unwrap();
