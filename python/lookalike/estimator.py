@@ -388,11 +388,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 unknown = wanted[self.classes_[ids] != wanted]
                 raise ValueError(f"{unknown[0]!r} is none of the classes that the model was trained with")
         self._check_size(features, len(ids))
-        vectors, bias = self._model.class_vectors(ids)
-        scores: NDArray[np.float32] = self._model.embed(features, self.threads) @ vectors.T + bias
-        sparse = self._model.sparse_scores(features, ids, self.threads)
-        if sparse is not None:
-            scores += sparse
+        scores = self._model.scores(features, ids, self.threads)
         return scores[:, 1] - scores[:, 0] if classes is None and len(ids) == 2 else scores
 
     def embed(self, X: Any) -> NDArray[np.float32]:

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use lookalike::artifact;
 use lookalike::metrics::{MetricOptions, TrainingFrequencies};
-use lookalike::model::{Activations, NeighbourScratch, RowData, Rows};
-use lookalike::predict::{self, Ranker};
+use lookalike::model::{Activations, RowData, Rows};
+use lookalike::predict::{self, ClassScorer, Ranker};
 use lookalike::sampling::label_counts;
 use lookalike::sampling::{self, SamplerKind, Setup};
 use lookalike::text::{LabelNames, TextPipeline};
@@ -15,7 +15,6 @@ use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use rayon::prelude::*;
 
 use crate::arrays::{Features, Labels, NoLabels, matrix};
 use crate::error;
@@ -28,9 +27,6 @@ const BATCH: usize = 1024;
 
 /// Class ids and scores, a row an example.
 type Best<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>);
-
-/// Vectors and biases of classes.
-type ClassVectors<'py> = (Bound<'py, PyArray2<f32>>, Bound<'py, PyArray1<f32>>);
 
 /// A trained network.
 #[pyclass(module = "lookalike._native")]
@@ -58,11 +54,11 @@ impl Model {
         Ok(())
     }
 
-    /// Class numbers as places, if there are such classes.
-    fn checked_classes(&self, classes: &[i64]) -> PyResult<Vec<usize>> {
+    /// Class numbers, if there are such classes.
+    fn checked_classes(&self, classes: &[i64]) -> PyResult<Vec<u32>> {
         let count = self.get()?.network.config.num_classes;
         let checked = |&class: &i64| {
-            usize::try_from(class).ok().filter(|&class| class < count).ok_or_else(|| {
+            u32::try_from(class).ok().filter(|&class| (class as usize) < count).ok_or_else(|| {
                 error::value(format!("class {class} is out of range: the model has {count} classes"))
             })
         };
@@ -292,67 +288,29 @@ impl Model {
         Ok(dict)
     }
 
-    /// What the sparse part and the nearest training examples add to the scores of
-    /// chosen classes, a row an example; nothing if they add nothing.
-    fn sparse_scores<'py>(
+    /// The scores of chosen classes, a row an example.
+    fn scores<'py>(
         &self,
         py: Python<'py>,
         features: Features<'py>,
         classes: PyReadonlyArray1<'py, i64>,
         threads: Option<usize>,
-    ) -> PyResult<Option<Bound<'py, PyArray2<f32>>>> {
-        let (network, pool) = (&self.get()?.network, pool(py, threads)?);
-        let Some(sparse) = network.sparse.as_ref().filter(|sparse| sparse.blend() != 0.0) else {
-            return Ok(None);
-        };
+    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let (network, cpu, pool) = (&self.get()?.network, cpu()?, pool(py, threads)?);
         let none = NoLabels::new(&features)?;
         let examples = features.examples(py, none.slices(), &pool)?;
         self.check_features(examples.num_features)?;
         let classes = self.checked_classes(classes.as_slice()?)?;
-        let postings = sparse.postings(network.config.num_features);
-        let class_ids: Vec<u32> = classes.iter().map(|&class| class as u32).collect();
-        let scores_of = |(row, scratch): &mut (Vec<f32>, NeighbourScratch), example: usize| -> Vec<f32> {
-            let (ids, values) = examples.features(example);
-            let factor = sparse.blend() * network.config.normalise.factor(values);
-            row.clear();
-            row.resize(network.config.num_classes, 0.0);
-            for (&id, &value) in ids.iter().zip(values) {
-                let (posted, weights) = postings.of(id);
-                for (&class, weight) in posted.iter().zip(weights) {
-                    row[class as usize] += factor * value * weight;
-                }
-            }
-            let mut scores: Vec<f32> = classes.iter().map(|&class| row[class]).collect();
-            if let Some(neighbours) = &network.neighbours {
-                neighbours.add_scores((ids, values), &class_ids, &mut scores, scratch);
-            }
-            scores
-        };
-        let scores: Vec<Vec<f32>> = py.detach(|| {
-            pool.install(|| {
-                (0..examples.len()).into_par_iter().map_init(Default::default, scores_of).collect()
-            })
-        });
-        Ok(Some(matrix(py, scores.concat(), examples.len(), classes.len())?))
-    }
-
-    /// Class vectors and biases of chosen classes.
-    fn class_vectors<'py>(
-        &self,
-        py: Python<'py>,
-        classes: PyReadonlyArray1<'py, i64>,
-    ) -> PyResult<ClassVectors<'py>> {
-        let output = &self.get()?.network.output;
-        let classes = self.checked_classes(classes.as_slice()?)?;
-        let mut values = Vec::with_capacity(classes.len() * output.dim);
-        let mut biases = Vec::with_capacity(classes.len());
-        let mut row = vec![0.0; output.stride];
-        for &class in &classes {
-            output.view().copy_row(class, &mut row);
-            values.extend_from_slice(&row[..output.dim]);
-            biases.push(output.bias.w[class]);
+        let mut scorer = ClassScorer::default();
+        let mut scores = Vec::with_capacity(examples.len() * classes.len());
+        let all: Vec<u32> = (0..examples.len() as u32).collect();
+        for batch in all.chunks(BATCH) {
+            py.check_signals()?;
+            py.detach(|| {
+                scores.extend(pool.install(|| scorer.score(cpu, network, &examples, batch, &classes)));
+            });
         }
-        Ok((matrix(py, values, classes.len(), output.dim)?, biases.into_pyarray(py)))
+        matrix(py, scores, all.len(), classes.len())
     }
 
     /// How many training examples each class had.

@@ -59,10 +59,6 @@ enum OutputFormat {
 
 /// Examples that are ranked at a time.
 const BATCH: usize = 1024;
-/// Batches are filled up to a multiple of this. A handful of examples takes
-/// another way through the processor, with another rounding; filled up, a line
-/// gets the same bits however many arrive with it.
-const BATCH_MULTIPLE: usize = 16;
 
 pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
@@ -89,12 +85,9 @@ fn answer(
     out: &mut impl Write,
 ) -> std::io::Result<()> {
     for first in (0..examples.len()).step_by(BATCH) {
-        let size = BATCH.min(examples.len() - first);
-        let last = first + size - 1;
-        let filled = first..first + size.next_multiple_of(BATCH_MULTIPLE);
-        let batch: Vec<u32> = filled.map(|example| example.min(last) as u32).collect();
+        let batch: Vec<u32> = (first..examples.len().min(first + BATCH)).map(|i| i as u32).collect();
         let best = ranker.rank(cpu, &model.network, examples, &batch);
-        for place in 0..size {
+        for place in 0..batch.len() {
             let is_prior = examples.features(first + place).0.is_empty();
             write_answer(out, format, &named(model, best, place), is_prior)?;
         }

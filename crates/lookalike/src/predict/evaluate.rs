@@ -83,14 +83,7 @@ impl Ranker {
             unreachable!("embeddings are always f32")
         };
         let output = &network.output;
-        let sparse =
-            network.sparse.as_ref().filter(|sparse| sparse.blend() != 0.0).map(|sparse| SparseQueries {
-                postings: sparse.postings(network.config.num_features),
-                blend: sparse.blend(),
-                normalise: network.config.normalise,
-                examples: *examples,
-                batch,
-            });
+        let sparse = SparseQueries::of(network, examples, batch);
         let best = if network.neighbours.is_some() { &mut self.first } else { &mut self.best };
         top_k(cpu, output.view(), &output.bias.w, embeddings, sparse, &mut self.scratch, best);
         if let Some(neighbours) = &network.neighbours {

@@ -5,12 +5,15 @@
 //! given, for example by hash tables: `O(candidates · dim)`, whatever `N` is.
 //! [`Ranker`] does the first for a whole model: a model that keeps its training
 //! examples has the best classes ranked again by them.
+//! [`ClassScorer`] gives the scores of chosen classes, in the caller's order.
 //! [`contributions`] says which features made a score.
+//! All give a class the same score, to the bit, whatever else is asked for.
 //! Both rankings give the same order: higher scores first, the lower class id first
 //! among equals, and never a class whose score is NaN or negative infinity.
 
 mod approximate;
 mod best;
+mod chosen;
 mod evaluate;
 mod exact;
 mod explain;
@@ -20,6 +23,7 @@ mod tile;
 
 pub use approximate::{RescoreScratch, rescore};
 pub(crate) use best::Best;
+pub use chosen::ClassScorer;
 pub use evaluate::{Evaluation, Ranker, evaluate};
 pub use exact::{SparseQueries, TopKScratch, top_k};
 pub use explain::{Contributions, contributions};
