@@ -127,6 +127,24 @@ def nearest_examples(parts, examples):
     return np.stack([np.log1p(terms[:, of_class].sum(axis=1)) for of_class in members], axis=1)
 
 
+def same_scores_whatever_is_asked_for(model, X, scores):
+    """All bits: among all classes or a few, alone or with others, by every method."""
+    np.testing.assert_array_equal(model.decision_function(X, classes=[7, 3]), scores[:, [7, 3]])
+    for k, rows in ((200, slice(None)), (3, slice(0, 1)), (7, slice(4, 13))):
+        ids, found = model._model.predict(model._features(X[rows], reset=False), k, False, 1)
+        np.testing.assert_array_equal(np.take_along_axis(scores[rows], ids, axis=1), found)
+        np.testing.assert_array_equal(model.decision_function(X[rows]), scores[rows])
+    alone = np.concatenate([model.predict_proba(X[row : row + 1]) for row in range(5)])
+    np.testing.assert_array_equal(alone, model.predict_proba(X)[:5])
+
+
+@pytest.mark.parametrize("storage", ["f32", "bf16"])
+def test_a_score_does_not_depend_on_what_else_is_asked_for(generated, storage):
+    train, test = generated
+    model = ExtremeClassifier("uniform", **SETTINGS, settings={"storage": storage}).fit(train.X, train.Y)
+    same_scores_whatever_is_asked_for(model, test.X, model.decision_function(test.X))
+
+
 def test_a_model_with_a_sparse_part_predicts_and_is_saved_with_it(generated, tmp_path):
     train, test = generated
     model = ExtremeClassifier("full", **SETTINGS, sparse=True).fit(train.X, train.Y)
@@ -139,9 +157,7 @@ def test_a_model_with_a_sparse_part_predicts_and_is_saved_with_it(generated, tmp
 
     # What `predict` ranks by is what `decision_function` and the formula say.
     scores = model.decision_function(test.X)
-    ids, found = model._model.predict(model._features(test.X, reset=False), 200, False, 1)
-    np.testing.assert_allclose(np.take_along_axis(scores, ids, axis=1), found, rtol=1e-4, atol=1e-4)
-    np.testing.assert_array_equal(model.decision_function(test.X, classes=[7, 3]), scores[:, [7, 3]])
+    same_scores_whatever_is_asked_for(model, test.X, scores)
     weights = np.zeros((200, test.X.shape[1]))
     rows = np.repeat(np.arange(200), parts["sparse.lengths"])
     weights[rows, parts["sparse.features"]] = parts["sparse.weights"]

@@ -40,8 +40,17 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
         // `lookalike … | head` has seen enough: no error.
         return ExitCode::SUCCESS;
     }
-    inform!("lookalike: {error:#}");
+    inform!("lookalike: {}", whole_message(error));
     ExitCode::from(if is_bad_input(error) { BAD_INPUT } else { FAILED })
+}
+
+/// An error and its causes, each once: some tell their cause themselves.
+fn whole_message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |message, cause| match message.as_str() {
+        "" => cause,
+        message if message.contains(&cause) => message.into(),
+        message => format!("{message}: {cause}"),
+    })
 }
 
 fn is_bad_input(error: &anyhow::Error) -> bool {
@@ -79,4 +88,19 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
     error.chain().any(broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_is_told_once() {
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let error = ModelError::Io { path: "m".into(), source: full() };
+        let error = anyhow::Error::from(error).context("cannot save");
+        assert_eq!(whole_message(&error), format!("cannot save: m: {}", full()));
+        let error = anyhow::Error::from(full()).context("cannot save");
+        assert_eq!(whole_message(&error), format!("cannot save: {}", full()));
+    }
 }

@@ -98,6 +98,7 @@ fn main() {
     far_rows::<bf16>(&table);
     hashes(&table);
     softmax(&table);
+    scores(&table);
     products(&table);
 }
 
@@ -252,25 +253,68 @@ fn softmax(table: &Table) {
     }
 }
 
-/// GFLOP/s, of the peak that independent multiply-adds reach, and bandwidth.
+/// What one core can do at most: GFLOP/s of independent multiply-adds, and GB/s.
+fn limits(cpu: Cpu) -> (f64, f64) {
+    let iterations = 10_000;
+    let burst = seconds(|| {
+        black_box(fma_burst(cpu, black_box(iterations)));
+    });
+    let far: &[f32] = &numbers(16 << 20);
+    let read = seconds(|| {
+        black_box(read_sum(cpu, far));
+    });
+    let (peak, bandwidth) =
+        ((iterations * FLOPS_PER_ITERATION) as f64 / burst / 1e9, size_of_val(far) as f64 / read / 1e9);
+    println!("{}: peak {peak:.1} GFLOP/s, reads {bandwidth:.1} GB/s", cpu.name());
+    (peak, bandwidth)
+}
+
+/// Scores of 256 classes for some examples, and of one example for classes that no
+/// cache holds.
+fn scores(table: &Table) {
+    if !"dot_rows".contains(&table.filter) {
+        return;
+    }
+    for cpu in Cpu::available() {
+        let limits = limits(cpu);
+        scores_of::<f32>(cpu, limits);
+        scores_of::<bf16>(cpu, limits);
+    }
+}
+
+fn scores_of<T: Element>(cpu: Cpu, (peak, bandwidth): (f64, f64)) {
+    const CLASSES: usize = 256;
+    const STRIDE: usize = CLASSES + LANES;
+    let (rows, columns): (&[f32], &[T]) = (&numbers(CLASSES * DIM), &numbers(CLASSES * DIM));
+    let (bias, out): (&[f32], &mut [f32]) = (&numbers(CLASSES), &mut numbers(CLASSES * STRIDE));
+    for examples in [1, 3, 8, 16, CLASSES] {
+        let rows = &rows[..examples * DIM];
+        let taken = seconds(|| dot_rows(cpu, DIM, rows, columns, bias, out, STRIDE));
+        let rate = (2 * examples * CLASSES * DIM) as f64 / taken / 1e9;
+        let share = 100.0 * rate / peak;
+        println!(
+            "  dot_rows {:<5} {examples:>5} {CLASSES:>5} {DIM:>5}{rate:>14.1} GFLOP/s{share:>6.0}%",
+            T::NAME
+        );
+    }
+    let far: &[T] = &numbers((64 << 20) / size_of::<T>());
+    let taken = seconds(|| {
+        for columns in far.chunks_exact(CLASSES * DIM) {
+            dot_rows(cpu, DIM, &rows[..DIM], columns, bias, out, STRIDE);
+        }
+    });
+    let rate = size_of_val(far) as f64 / taken / 1e9;
+    let share = 100.0 * rate / bandwidth;
+    println!("  dot_rows {:<5} one row, far{rate:>19.1} GB/s{share:>9.0}%", T::NAME);
+}
+
+/// GFLOP/s, and the share of the peak.
 fn products(table: &Table) {
     if !"gemm".contains(&table.filter) {
         return;
     }
-    let far: &[f32] = &numbers(16 << 20);
     for cpu in Cpu::available() {
-        let iterations = 10_000;
-        let peak = (iterations * FLOPS_PER_ITERATION) as f64
-            / seconds(|| {
-                black_box(fma_burst(cpu, black_box(iterations)));
-            })
-            / 1e9;
-        let bandwidth = size_of_val(far) as f64
-            / seconds(|| {
-                black_box(read_sum(cpu, far));
-            })
-            / 1e9;
-        println!("{}: peak {peak:.1} GFLOP/s, reads {bandwidth:.1} GB/s", cpu.name());
+        let (peak, _) = limits(cpu);
         // Scores, gradients of classes, gradients of embeddings; then larger.
         for [m, n, k] in [[512, 256, 128], [512, 128, 256], [256, 128, 512], [1000, 1000, 128]] {
             product::<f32>("f32 a b", cpu, [m, n, k], false, false, peak);

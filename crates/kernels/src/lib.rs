@@ -25,6 +25,7 @@ mod rows;
 mod select;
 mod simd;
 mod softmax;
+mod tile;
 
 pub use aligned::AlignedVec;
 pub use cpu::{Cpu, CpuError};
@@ -112,6 +113,18 @@ dispatch! {
         entries: &[u32],
         out: &mut [f32],
     ) = rows::gather_dot;
+
+    /// `out[i * out_stride + j] = rows[i] · columns[j] + bias[j]`: embeddings against
+    /// classes, rows of `stride` both. Every product is that of [`gather_dot`], to the
+    /// bit, whatever stands beside it.
+    pub fn dot_rows<T: Element>(
+        stride: usize,
+        rows: &[f32],
+        columns: &[T],
+        bias: &[f32],
+        out: &mut [f32],
+        out_stride: usize,
+    ) = tile::dot_rows;
 
     /// Both directions of a class's gradient: `grad = Σ g[i] · rows[e_i]` and
     /// `d_rows[e_i] += g[i] · row`, with `e_i = entries[i] >> FLAG_BITS`.

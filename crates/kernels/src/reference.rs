@@ -15,6 +15,22 @@ pub fn gather_dot<A: Element, B: Element>(row: &[A], rows: &[B], entries: &[u32]
     }
 }
 
+/// See [`crate::dot_rows`].
+pub fn dot_rows<T: Element>(
+    stride: usize,
+    rows: &[f32],
+    columns: &[T],
+    bias: &[f32],
+    out: &mut [f32],
+    out_stride: usize,
+) {
+    for (row, out) in rows.chunks_exact(stride).zip(out.chunks_mut(out_stride)) {
+        for ((column, bias), out) in columns.chunks_exact(stride).zip(bias).zip(out) {
+            *out = row.iter().zip(column).map(|(a, b)| a * b.to_f32()).sum::<f32>() + bias;
+        }
+    }
+}
+
 /// See [`crate::backward_row`].
 pub fn backward_row<A: Element, B: Element>(
     row: &[A],

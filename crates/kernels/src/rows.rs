@@ -9,7 +9,7 @@
 
 use crate::reference::NOISE_MULTIPLIERS;
 use crate::simd::{Simd, filled, load, prefetch, store_stochastic, vectors, vectors_mut};
-use crate::{AdamStep, CACHE_LINE_BYTES, Element, FLAG_BITS, LANES, Moments};
+use crate::{AdamStep, CACHE_LINE_BYTES, Element, FLAG_BITS, LANES, Moments, bf16};
 
 /// The usual row, 128 floats: kernels are compiled specially for it.
 const USUAL_VECTORS: usize = 8;
@@ -83,46 +83,60 @@ fn gather_dot_of<S: Simd, A: Element, B: Element>(
         for (other, &entry) in others.iter_mut().zip(entries) {
             *other = &rows[example(entry) * stride..][..stride];
         }
-        *out = simd.reduce_sum_4(dots(simd, row, others));
+        let [sums] = dots(simd, [row], others);
+        *out = simd.reduce_sum_4(sums);
     }
     for (&entry, out) in rest.iter().zip(out_rest) {
         let other = &rows[example(entry) * stride..][..stride];
-        *out = simd.reduce_sum(dots(simd, row, [other])[0]);
+        let [[sum]] = dots(simd, [row], [other]);
+        *out = simd.reduce_sum(sum);
     }
 }
 
-/// The dot products of `row` with each of the others, lanes not yet added up.
+/// The dot products of each of some rows with each of the others, lanes not yet
+/// added up. Every score is summed here: it has the same bits however many are asked
+/// for at once.
 #[inline(always)]
-fn dots<S: Simd, A: Element, B: Element, const N: usize>(
+pub(crate) fn dots<S: Simd, A: Element, B: Element, const M: usize, const N: usize>(
     simd: S,
-    row: &[[A; LANES]],
+    rows: [&[[A; LANES]]; M],
     others: [&[[B; LANES]]; N],
-) -> [S::Floats; N] {
-    let mut sums = [simd.zero(); N];
+) -> [[S::Floats; N]; M] {
+    let mut sums = [[simd.zero(); N]; M];
+    let len = rows[0].len();
+    let mut first = 0;
     if !A::IS_F32 && !B::IS_F32 {
         // Two vectors of bf16 fill one register.
-        let (pairs, rest) = row.as_chunks::<2>();
-        for (i, pair) in pairs.iter().enumerate() {
-            for n in 0..N {
-                let other: &[[B; LANES]; 2] = others[n][2 * i..][..2].try_into().expect("two vectors");
-                sums[n] = simd.dot_bf16(bytemuck::cast_ref(pair), bytemuck::cast_ref(other), sums[n]);
+        while first + 2 <= len {
+            for m in 0..M {
+                for n in 0..N {
+                    let (row, other) = (pair(&rows[m][first..]), pair(&others[n][first..]));
+                    sums[m][n] = simd.dot_bf16(row, other, sums[m][n]);
+                }
             }
+            first += 2;
         }
-        if let [vector] = rest {
-            for n in 0..N {
-                let (a, b) = (bytemuck::cast_ref(vector), bytemuck::cast_ref(&others[n][row.len() - 1]));
-                sums[n] = simd.mul_add(simd.load_bf16(a), simd.load_bf16(b), sums[n]);
-            }
-        }
-        return sums;
     }
-    for (i, vector) in row.iter().enumerate() {
-        let vector = load(simd, vector);
+    for i in first..len {
+        let mut vectors = [simd.zero(); M];
+        for m in 0..M {
+            vectors[m] = load(simd, &rows[m][i]);
+        }
         for n in 0..N {
-            sums[n] = simd.mul_add(vector, load(simd, &others[n][i]), sums[n]);
+            let other = load(simd, &others[n][i]);
+            for m in 0..M {
+                sums[m][n] = simd.mul_add(vectors[m], other, sums[m][n]);
+            }
         }
     }
     sums
+}
+
+/// The first two vectors of a row of bf16.
+#[inline(always)]
+fn pair<T: Element>(row: &[[T; LANES]]) -> &[[bf16; LANES]; 2] {
+    let two: &[[T; LANES]; 2] = row[..2].try_into().expect("two vectors");
+    bytemuck::cast_ref(two)
 }
 
 #[inline(always)]

@@ -93,3 +93,26 @@ fn ctrl_c_never_replaces_the_best_model() {
     let saved = folder.succeed("evaluate model made/test.txt --json").json()["P@1"].as_f64().unwrap();
     assert!((saved - best).abs() < 1e-9, "{saved} {evaluations:?}");
 }
+
+#[test]
+fn kills_leave_a_whole_model_and_the_next_save_removes_the_rest() {
+    let folder = Folder::with_number_model();
+    std::fs::create_dir(folder.path("model/src")).unwrap();
+    folder.write("model/src/thesis.tex", "my life's work");
+    let evaluate = "evaluate model made/test.txt";
+    let valid = "--valid made/test.txt --eval-iterations 1";
+    for seed in 0..8 {
+        // Every better step is saved, so that most of the time something is being written.
+        let _ = std::fs::remove_file(folder.path("log.jsonl"));
+        let line = format!("train made/train.txt --model model --seed {seed} --lr 1e-4 {valid} {ENDLESS}");
+        let mut child = folder.spawn(&line);
+        wait_for(&folder, "evaluation", 1 + seed);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        folder.succeed(evaluate);
+    }
+    folder.succeed("train made/train.txt --model model --epochs 1 --hidden 16 --budget 12 -q");
+    folder.succeed(evaluate);
+    assert_eq!(folder.read("model/src/thesis.tex"), b"my life's work");
+    assert_eq!(folder.names(), ["log.jsonl", "made", "model"]);
+}

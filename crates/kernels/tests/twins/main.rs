@@ -13,6 +13,7 @@ mod levels;
 mod rows;
 mod select;
 mod softmax;
+mod tile;
 
 use lookalike_kernels::{Cpu, Element, FLAG_BITS};
 use proptest::prelude::*;

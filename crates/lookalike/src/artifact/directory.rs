@@ -70,12 +70,13 @@ impl Destination {
         let real = follow_links(directory).map_err(ModelError::io(directory))?;
         match (real.parent(), real.file_name()) {
             (Some(parent), Some(name)) => Ok(Self { parent: or_here(parent).into(), name: name.into() }),
-            _ => Err(unsuitable(directory, "it is exchanged as a whole and must have a name of its own")),
+            _ => Err(unsuitable(directory, "it is exchanged as a whole, and this is no name")),
         }
     }
 
     fn path(&self) -> PathBuf {
-        self.parent.join(&self.name)
+        // Messages name it as the user did.
+        if self.parent == Path::new(".") { (&self.name).into() } else { self.parent.join(&self.name) }
     }
 
     /// What is there, if it may be replaced.
@@ -90,7 +91,7 @@ impl Destination {
             return Err(unsuitable(&path, "it is no folder"));
         }
         if is_mount_point(&old, &self.parent) {
-            return Err(unsuitable(&path, "a disk is mounted there, name a folder in it"));
+            return Err(unsuitable(&path, "a disk is mounted there"));
         }
         let mut entries = fs::read_dir(&path).map_err(ModelError::io(&path))?;
         if entries.next().is_some() && files_of_model(&path).is_none() {

@@ -26,7 +26,7 @@ pub enum ModelError {
         directory: PathBuf,
     },
     /// No place for a directory.
-    #[error("{}: no model can be saved there, {why}: choose another --model", directory.display())]
+    #[error("{}: no model can be saved there ({why}): choose another --model", directory.display())]
     Unsuitable {
         /// The directory.
         directory: PathBuf,

@@ -45,6 +45,13 @@ impl RunningSum {
         }
     }
 
+    /// All of them together, merged in their order.
+    pub(crate) fn of<'a>(parts: impl Iterator<Item = &'a Self>) -> Self {
+        let mut sum = Self::default();
+        parts.for_each(|part| sum.merge(*part));
+        sum
+    }
+
     /// `ln Σ exp(score)`; negative infinity if there was no score.
     pub(crate) fn log_sum_exp(&self) -> f32 {
         (f64::from(self.max) + self.sum.ln()) as f32

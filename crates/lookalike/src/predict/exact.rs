@@ -33,6 +33,11 @@ const RANGE_CLASSES_MIN: usize = 32 * TILE_CLASSES;
 /// the merge are small against the scores they were chosen from.
 const RANGE_CLASSES_PER_K: usize = 64;
 
+/// Classes whose exponentials are added up together. Ranges consist of whole ones,
+/// and their sums are merged one by one: how classes are cut into ranges, which
+/// depends on `k`, does not change the result.
+const SUM_CLASSES: usize = 4 * TILE_CLASSES;
+
 /// Working memory of [`top_k`], reused between calls.
 #[derive(Debug, Default)]
 pub struct TopKScratch {
@@ -45,6 +50,8 @@ pub struct TopKScratch {
 #[derive(Debug, Default)]
 struct Piece {
     best: Vec<Best>,
+    /// An example's sums for every [`SUM_CLASSES`] of the range, then the next
+    /// example's; none if nobody wants them.
     sums: Vec<RunningSum>,
 }
 
@@ -61,8 +68,8 @@ struct Worker {
 /// bias`, and the blended sparse score if there is one. Embeddings are rows with
 /// the stride of the class vectors.
 ///
-/// An example's scores are the same bits for any number of threads; between
-/// batches of different sizes they may differ by rounding.
+/// Scores and sums have the same bits for any number of threads, whatever the batch
+/// and `k`.
 ///
 /// # Panics
 /// If `bias` does not have an element a class, if `embeddings` is not a whole
@@ -185,11 +192,11 @@ struct Query<'a> {
 }
 
 impl Query<'_> {
-    /// Classes in each range but the last, a whole number of tiles.
+    /// Classes in each range but the last, whole sums.
     fn range_classes(&self) -> usize {
         let at_least = RANGE_CLASSES_MIN.max(self.k.saturating_mul(RANGE_CLASSES_PER_K));
         let ranges = (self.bias.len() / at_least).clamp(1, RANGES_MAX);
-        self.bias.len().div_ceil(ranges).next_multiple_of(TILE_CLASSES)
+        self.bias.len().div_ceil(ranges).next_multiple_of(SUM_CLASSES)
     }
 
     fn wave(&self, embeddings: &[f32], scratch: &mut TopKScratch, start: usize, out: &mut TopK) {
@@ -226,7 +233,8 @@ impl Query<'_> {
         let Self { cpu, class_vectors, .. } = *self;
         let Worker { tile, found, cursors } = worker;
         let examples = block.len() / class_vectors.stride;
-        piece.reset(examples, self.k);
+        let sums = if self.sums { classes.len().div_ceil(SUM_CLASSES) } else { 0 };
+        piece.reset(examples, self.k, sums);
         if let Some(sparse) = &self.sparse {
             sparse.start(first_example..first_example + examples, classes.start, cursors);
         }
@@ -240,7 +248,8 @@ impl Query<'_> {
                 let scores = tile.scores(example);
                 collect(cpu, scores, first, found, best);
                 if self.sums {
-                    piece.sums[example].add(cpu, scores);
+                    let sum = (first - classes.start) / SUM_CLASSES;
+                    piece.sums[example * sums + sum].add(cpu, scores);
                 }
             }
         }
@@ -257,16 +266,19 @@ impl Query<'_> {
             .zip(out.classes[places.clone()].par_chunks_mut(TILE_EXAMPLES * k))
             .zip(out.scores[places].par_chunks_mut(TILE_EXAMPLES * k))
             .for_each(|((((pieces, lens), log_sum_exp), classes), scores)| {
+                let examples = lens.len();
+                for (example, log_sum_exp) in log_sum_exp.iter_mut().enumerate() {
+                    let sums = pieces.iter().flat_map(|piece| piece.sums_of(example, examples));
+                    *log_sum_exp = RunningSum::of(sums).log_sum_exp();
+                }
                 let (joined, others) = pieces.split_first_mut().expect("a range at least");
-                for example in 0..lens.len() {
-                    let (best, sum) = (&mut joined.best[example], &mut joined.sums[example]);
+                for (example, len) in lens.iter_mut().enumerate() {
+                    let best = &mut joined.best[example];
                     for other in others.iter() {
                         best.offer_all(&other.best[example]);
-                        sum.merge(other.sums[example]);
                     }
-                    log_sum_exp[example] = sum.log_sum_exp();
                     let ranked = best.ranked();
-                    lens[example] = ranked.len();
+                    *len = ranked.len();
                     for (place, (score, class)) in (example * k..).zip(ranked) {
                         (classes[place], scores[place]) = (class, score);
                     }
@@ -276,13 +288,18 @@ impl Query<'_> {
 }
 
 impl Piece {
-    fn reset(&mut self, examples: usize, k: usize) {
+    fn reset(&mut self, examples: usize, k: usize, sums: usize) {
         self.best.resize_with(examples.max(self.best.len()), Best::default);
         for best in &mut self.best[..examples] {
             best.reset(k);
         }
         self.sums.clear();
-        self.sums.resize(examples, RunningSum::default());
+        self.sums.resize(examples * sums, RunningSum::default());
+    }
+
+    fn sums_of(&self, example: usize, examples: usize) -> &[RunningSum] {
+        let count = self.sums.len() / examples;
+        &self.sums[example * count..][..count]
     }
 }
 
@@ -409,28 +426,34 @@ mod tests {
         }
     }
 
-    /// Irrational numbers this time: the same bits for any number of threads.
+    /// Irrational numbers this time: the same bits for any number of threads, and for
+    /// any `k`, though it changes how classes are cut into ranges.
     #[test]
-    fn threads_change_nothing() {
+    fn threads_and_k_change_nothing() {
         let (classes, examples, dim) = (3 * RANGE_CLASSES_MIN + 77, TILE_EXAMPLES + 11, 20);
         let noisy =
             |count, seed| -> Vec<f32> { rows::<f32>(count, dim, seed).iter().map(|x| x.sin()).collect() };
         let (vectors, embeddings) = (noisy(classes, 5), noisy(examples, 6));
         let bias = vec![0.1; classes];
-        let run = |threads: usize| {
+        let run = |threads: usize, k: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let mut out = TopK::new(6).with_log_sum_exp();
+            let mut out = TopK::new(k).with_log_sum_exp();
             let view = RowsView::f32(&vectors, dim);
             pool.install(|| {
                 let mut scratch = TopKScratch::default();
                 top_k(Cpu::detect(), view, &bias, &embeddings, None, &mut scratch, &mut out);
             });
-            let bits: Vec<u32> = out.scores.iter().chain(&out.log_sum_exp).map(|x| x.to_bits()).collect();
-            (out.classes, bits)
+            let bits = |numbers: &[f32]| -> Vec<u32> { numbers.iter().map(|x| x.to_bits()).collect() };
+            (out.classes, bits(&out.scores), bits(&out.log_sum_exp))
         };
-        let one = run(1);
-        assert_eq!(one, run(2));
-        assert_eq!(one, run(3));
+        let one = run(1, 6);
+        assert_eq!(one, run(2, 6));
+        assert_eq!(one, run(3, 6));
+        let many = run(2, RANGE_CLASSES_MIN / RANGE_CLASSES_PER_K * 2);
+        assert!(one.2 == many.2);
+        for (few, many) in one.1.chunks(6).zip(many.1.chunks(many.1.len() / examples)) {
+            assert_eq!(few, &many[..6]);
+        }
     }
 
     /// A posting list and an example's values, all multiples of 1/4 again.

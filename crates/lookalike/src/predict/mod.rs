@@ -7,6 +7,7 @@
 //! examples has the best classes ranked again by them. It also gives the scores of
 //! chosen classes, in the caller's order. Everything that answers goes through it.
 //! [`contributions`] says which features made a score.
+//! All give a class the same score, to the bit, whatever else is asked for.
 //! Both rankings give the same order: higher scores first, the lower class id first
 //! among equals, and never a class whose score is NaN or negative infinity.
 

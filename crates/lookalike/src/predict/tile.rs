@@ -1,12 +1,16 @@
 //! Scores of a tile: some hundred classes against some hundred examples.
 //!
 //! The scores of an example lie side by side, so that they can be searched 16 at
-//! a time; in the matrix product the class vectors are therefore the right-hand
-//! operand, read along its columns.
+//! a time.
+//!
+//! **The score of a class for an example has the same bits whatever else is asked
+//! for.** It is summed in one order everywhere: the product of class vector and
+//! embedding ([`dot_rows`]), the bias, the blended sparse weights in the order of the
+//! example's features, what the nearest examples add.
 
 use std::ops::Range;
 
-use lookalike_kernels::{Cpu, Element, FLAG_BITS, LANES, Strided, gather_dot, gemm};
+use lookalike_kernels::{Cpu, LANES, dot_rows};
 
 use crate::model::{RowData, RowsView};
 
@@ -14,16 +18,12 @@ use crate::model::{RowData, RowsView};
 /// of the examples and the scores stay in the second-level cache together.
 pub(super) const TILE_CLASSES: usize = 256;
 
-/// Examples in a tile: as many share the packing of the class vectors.
+/// Examples in a tile: as many share the way of the class vectors from memory.
 pub(super) const TILE_EXAMPLES: usize = 256;
 
 /// Distance between the scores of two examples. A power of two would put them
 /// in the same few sets of the first-level cache; one line more spreads them.
 const TILE_STRIDE: usize = TILE_CLASSES + LANES;
-
-/// Up to this many examples, preparing a matrix product costs more than it
-/// saves against plain dot products.
-const FEW_EXAMPLES: usize = 8;
 
 /// The scores of examples (rows) for consecutive classes (columns).
 #[derive(Debug, Default)]
@@ -43,48 +43,15 @@ impl Tile {
         classes: Range<usize>,
         embeddings: &[f32],
     ) {
-        let RowsView { dim, stride, data } = class_vectors;
+        let RowsView { stride, data, .. } = class_vectors;
         let range = classes.start * stride..classes.end * stride;
         let bias = &bias[classes];
         self.num_classes = bias.len();
         self.scores.resize(TILE_EXAMPLES * TILE_STRIDE, 0.0);
-        let examples = embeddings.len() / stride;
-        for row in self.scores.chunks_exact_mut(TILE_STRIDE).take(examples) {
-            row[..bias.len()].copy_from_slice(bias);
-        }
+        let scores = &mut self.scores;
         match data {
-            RowData::F32(data) => self.add_products(cpu, &data[range], dim, stride, embeddings),
-            RowData::Bf16(data) => self.add_products(cpu, &data[range], dim, stride, embeddings),
-        }
-    }
-
-    fn add_products<T: Element>(
-        &mut self,
-        cpu: Cpu,
-        rows: &[T],
-        dim: usize,
-        stride: usize,
-        embeddings: &[f32],
-    ) {
-        let examples = embeddings.len() / stride;
-        if examples <= FEW_EXAMPLES {
-            self.add_dot_products(cpu, rows, stride, embeddings);
-            return;
-        }
-        let a = Strided { data: embeddings, row_stride: stride, column_stride: 1 };
-        let b = Strided { data: rows, row_stride: 1, column_stride: stride };
-        gemm(cpu, examples, self.num_classes, dim, a, b, &mut self.scores, TILE_STRIDE);
-    }
-
-    fn add_dot_products<T: Element>(&mut self, cpu: Cpu, rows: &[T], stride: usize, embeddings: &[f32]) {
-        let examples = embeddings.len() / stride;
-        let entries: [u32; FEW_EXAMPLES] = std::array::from_fn(|e| (e as u32) << FLAG_BITS);
-        let mut products = [0.0; FEW_EXAMPLES];
-        for (column, row) in rows.chunks_exact(stride).enumerate() {
-            gather_dot(cpu, row, embeddings, &entries[..examples], &mut products[..examples]);
-            for (example, product) in products[..examples].iter().enumerate() {
-                self.scores[example * TILE_STRIDE + column] += product;
-            }
+            RowData::F32(data) => dot_rows(cpu, stride, embeddings, &data[range], bias, scores, TILE_STRIDE),
+            RowData::Bf16(data) => dot_rows(cpu, stride, embeddings, &data[range], bias, scores, TILE_STRIDE),
         }
     }
 

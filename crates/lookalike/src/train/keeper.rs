@@ -1,6 +1,6 @@
 //! The best model of a run, kept in memory.
 
-use super::run::Keeper;
+use super::run::{KeepError, Keeper};
 use super::state::TrainingRecord;
 use super::trainer::Trainer;
 use crate::model::Model;
@@ -20,8 +20,9 @@ impl InMemory {
 }
 
 impl Keeper for InMemory {
-    fn keep_best(&mut self, trainer: &Trainer<'_>) {
+    fn keep_best(&mut self, trainer: &Trainer<'_>) -> Result<(), KeepError> {
         self.best = Some((trainer.model.clone(), trainer.state.record()));
+        Ok(())
     }
 }
 

@@ -216,7 +216,7 @@ fn train_and_save(
 fn save(trainer: &mut Trainer<'_>, mut keeper: DirectoryKeeper, say: &dyn Fn(String)) -> anyhow::Result<()> {
     let directory = keeper.directory().display().to_string();
     if !keeper.has_best() {
-        keeper.save(trainer).context("cannot save the model")?;
+        keeper.save(trainer).with_context(|| format!("cannot save the model to {directory}"))?;
         say(format!("saved to {directory}"));
         return Ok(());
     }

@@ -24,6 +24,8 @@ const LOCK: &str = "lock";
 const WRITING: &str = "writing";
 const NEW: &str = "new";
 const OLD: &str = "old";
+/// How often others may come between.
+const TRIES: usize = 9;
 
 /// A folder of ours while a directory is written; removed if that fails.
 #[derive(Debug)]
@@ -42,11 +44,16 @@ impl<'a> Aside<'a> {
             let lock = File::create(folder.path().join(LOCK))?;
             // Where nothing can be locked, nobody else can take the lock either.
             let _ = lock.lock();
-            // Last: a folder without it is not taken for a dead one.
             fs::create_dir(folder.path().join(WRITING))?;
             Ok(Self { folder, lock, destination })
         };
-        make().map_err(ModelError::io(parent))
+        // Until it is locked, others may take it for a dead one's and remove it.
+        let is_gone = |made: &io::Result<Self>| {
+            made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let mut tries = (0..TRIES).map(|_| make());
+        let made = tries.find(|made| !is_gone(made)).unwrap_or_else(make);
+        made.map_err(ModelError::io(parent))
     }
 
     /// The folder to write to.
@@ -101,6 +108,8 @@ pub(super) fn put_right(destination: &Destination) {
     let is_unfinished = |name: &OsString| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
     for entry in entries.flatten().filter(|entry| is_unfinished(&entry.file_name())) {
         let folder = entry.path();
+        // Succeeds only if it is empty: nothing is lost, and a living owner makes another.
+        let _ = fs::remove_dir(&folder);
         let Some(_lock) = lock_of_the_dead(&folder) else { continue };
         // What fails here is tried again at the next save, and is no failure of this one.
         let Some(name) = name_within(&folder) else {
@@ -121,9 +130,7 @@ pub(super) fn put_right(destination: &Destination) {
 /// The lock of a folder whose owner is dead.
 fn lock_of_the_dead(folder: &Path) -> Option<File> {
     let lock = File::options().write(true).open(folder.join(LOCK)).ok()?;
-    lock.try_lock().ok()?;
-    // An owner that lives may be about to lock.
-    [WRITING, NEW, OLD].iter().any(|part| folder.join(part).exists()).then_some(lock)
+    lock.try_lock().ok().map(|()| lock)
 }
 
 /// The name of the directory that `new` or `old` holds.
@@ -204,7 +211,7 @@ fn exchange(new: &Path, old: &Path, folder: &Path) -> io::Result<()> {
 
 /// Between the two steps nothing is in the old one's place. Who then looks for a
 /// model there, or saves one, puts the new one in place: see [`put_right`].
-fn exchange_in_two_steps(new: &Path, old: &Path, folder: &Path) -> io::Result<()> {
+pub(super) fn exchange_in_two_steps(new: &Path, old: &Path, folder: &Path) -> io::Result<()> {
     let moved = folder.join(OLD).join(old.file_name().unwrap_or_default());
     fs::create_dir(folder.join(OLD))?;
     fs::rename(old, &moved)?;

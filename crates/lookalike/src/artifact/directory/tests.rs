@@ -154,6 +154,12 @@ fn what_the_dead_left_is_removed_or_put_in_place() {
         restore(&model);
         assert_eq!((read(&model.join("weights")), names(folder.path())), ("old".into(), vec!["m".into()]));
     }
+    // At the very first and the very last moment.
+    let (folder, model) = with_model();
+    dead_folder(folder.path(), &[]);
+    fs::create_dir(folder.path().join(format!("{}empty", aside::PREFIX))).unwrap();
+    restore(&model);
+    assert_eq!(names(folder.path()), ["m"]);
     // Just after it: what was not ours is still aside.
     let (folder, model) = with_model();
     let dead = dead_folder(folder.path(), &[("new/m", "older")]);
@@ -189,6 +195,24 @@ fn a_kill_between_two_renames_leaves_a_way_back() {
 }
 
 #[test]
+fn two_renames_do_what_one_exchange_does() {
+    let (folder, model) = with_model();
+    let dead = dead_folder(folder.path(), &[("new/m", "new")]);
+    fs::write(model.join("README"), "mine").unwrap();
+    aside::exchange_in_two_steps(&dead.join("new/m"), &model, &dead).unwrap();
+    assert_eq!(
+        (read(&model.join("weights")), read(&dead.join("old/m/weights"))),
+        ("new".into(), "old".into())
+    );
+    restore(&model);
+    assert_eq!((read(&model.join("weights")), read(&model.join("README"))), ("new".into(), "mine".into()));
+    // A second step that fails takes back the first.
+    let dead = dead_folder(folder.path(), &[]);
+    assert!(aside::exchange_in_two_steps(&dead.join("new/m"), &model, &dead).is_err());
+    assert_eq!(read(&model.join("weights")), "new");
+}
+
+#[test]
 fn folders_of_the_living_are_left_alone() {
     let (folder, model) = with_model();
     let destination = Destination::of(&model).unwrap();
@@ -199,7 +223,9 @@ fn folders_of_the_living_are_left_alone() {
     living.put_in_place(true).unwrap();
     assert_eq!((read(&model.join("weights")), names(folder.path())), ("living".into(), vec!["m".into()]));
     // One that nobody can prove to be dead.
-    fs::create_dir(folder.path().join(".lookalike-unfinished-foreign")).unwrap();
+    let foreign = folder.path().join(".lookalike-unfinished-foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("file"), "").unwrap();
     restore(&model);
     assert_eq!(names(folder.path()).len(), 2);
 }
