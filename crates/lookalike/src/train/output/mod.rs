@@ -3,9 +3,9 @@
 //!
 //! A layer may be one shard of several: it then holds a range of classes and sees
 //! every batch. Everything that sums or compares over all classes of an example
-//! is partial until a [`Reducer`] has made it whole, and there are four such
-//! places: the largest score, the sum of exponentials, the loss, and the
-//! embeddings' gradient. [`sampled`] scores candidates, [`full`] every class.
+//! is partial until a [`Reducer`] has made it whole, and there are five such
+//! places: the number of true labels, the largest score, the sum of exponentials, the
+//! loss, and the embeddings' gradient. [`sampled`] scores candidates, [`full`] every class.
 //!
 //! Architecture invariant: candidates are numbered from the shard's first class.
 //! Only what must not depend on sharding (the noise of rounding) knows where the
@@ -58,3 +58,6 @@ fn sum_shares<'a, W: Sync>(
         }
     });
 }
+
+#[cfg(test)]
+mod tests;

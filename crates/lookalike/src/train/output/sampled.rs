@@ -104,10 +104,10 @@ impl SampledStep {
         self.by_class.sort(context.cpu, &CandidatePairs(candidates), layer.rows.len, entry_bits);
         let parts = self.by_class.parts().len();
         self.work.resize_with(parts.max(self.work.len()), PartScores::default);
-        self.prepare_terms(candidates, context.corrects_log_q);
+        let OutputLayer { rows, moments, first_class, reducer } = layer;
+        self.prepare_terms(candidates, context.corrects_log_q, reducer);
         clock.end(Stage::Sort);
 
-        let OutputLayer { rows, moments, first_class, reducer } = layer;
         let stride = rows.stride;
         let view = ShardView { class_log_q, first_class };
         let loss = match LayerMut::new(rows, moments) {
@@ -166,12 +166,17 @@ impl SampledStep {
         self.by_class.parts().iter().map(|part| part.entries.len()).sum()
     }
 
-    fn prepare_terms(&mut self, candidates: &Candidates, corrects_log_q: bool) {
+    fn prepare_terms(&mut self, candidates: &Candidates, corrects_log_q: bool, reducer: &mut dyn Reducer) {
         self.terms.resize(candidates.len());
         self.terms.num_truths = candidates.all_counts().iter().map(|counts| counts.truths as usize).sum();
         for (example, counts) in candidates.all_counts().iter().enumerate() {
-            self.terms.target[example] = if counts.truths > 0 { 1.0 / counts.truths as f32 } else { 0.0 };
+            self.terms.target[example] = counts.truths as f32;
             self.terms.drawn_log_q[example] = if corrects_log_q { counts.drawn_log_q } else { 0.0 };
+        }
+        // Some of an example's labels may be in other shards.
+        reducer.sums(&mut self.terms.target);
+        for target in &mut self.terms.target {
+            *target = if *target > 0.0 { 1.0 / *target } else { 0.0 };
         }
     }
 
