@@ -64,7 +64,7 @@ mod tests {
         let mut data = Dataset::empty(20, 20);
         for i in 0..100u32 {
             let class = i % 20;
-            let label = if (i + seed) % 7 == 0 { (class + 1) % 20 } else { class };
+            let label = if (i + seed).is_multiple_of(7) { (class + 1) % 20 } else { class };
             data.push([(class, 1.0)], &[label]);
         }
         data

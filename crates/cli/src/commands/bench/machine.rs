@@ -67,7 +67,7 @@ impl Machine {
         };
         let one = limits(one_thread);
         let all = if all_threads.current_num_threads() == 1 { one } else { limits(all_threads) };
-        let (cpu, buffer_bytes) = (cpu.name().into(), size_of_val(&numbers[..]));
+        let (cpu, buffer_bytes) = (cpu.name().into(), size_of_val(numbers));
         Self { cpu, buffer_bytes, one_thread: one, all_threads: all }
     }
 
@@ -95,7 +95,7 @@ fn flops(cpu: Cpu, pool: &ThreadPool) -> f64 {
 }
 
 fn streamed(cpu: Cpu, pool: &ThreadPool, numbers: &[f32]) -> f64 {
-    best_rate(size_of_val(&numbers[..]) as f64, || {
+    best_rate(size_of_val(numbers) as f64, || {
         let pieces = || numbers.par_chunks(PIECE * ROW).map(|piece| read_sum(cpu, piece)).sum::<f32>();
         black_box(pool.install(pieces));
     })
