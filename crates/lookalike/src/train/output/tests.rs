@@ -33,7 +33,8 @@ fn rows(classes: std::ops::Range<usize>) -> Rows {
 }
 
 fn labels(example: usize) -> Vec<u32> {
-    let mut labels: Vec<u32> = (0..example % 4).map(|i| ((example * 97 + i * 211) % CLASSES) as u32).collect();
+    let mut labels: Vec<u32> =
+        (0..example % 4).map(|i| ((example * 97 + i * 211) % CLASSES) as u32).collect();
     labels.sort_unstable();
     labels
 }
@@ -52,7 +53,7 @@ fn candidates(classes: &std::ops::Range<usize>) -> Candidates {
         let example = block.positions().start;
         let here = |class: &u32| classes.contains(&(*class as usize));
         let truths: Vec<u32> = labels(example).into_iter().filter(here).collect();
-        let found = (0..CLASSES as u32).filter(|class| (*class as usize + example) % 11 == 0);
+        let found = (0..CLASSES as u32).filter(|class| (*class as usize + example).is_multiple_of(11));
         let found: Vec<u32> = found.filter(here).filter(|class| !labels(example).contains(class)).collect();
         let slot = block.slots().next().expect("one example a block");
         let all = truths.iter().chain(&found).map(|class| class - classes.start as u32);
