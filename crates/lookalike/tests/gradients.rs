@@ -180,7 +180,7 @@ fn check(setting: &Setting) {
     let lsh = LshConfig { k: Some(1), l: Some(6), ..LshConfig::default() };
     let mixed = MixedConfig::default();
     let dim = network.output.dim;
-    let setup = Setup { seed: 1, budget: 30, dim, label_counts: &counts, lsh: &lsh, mixed: &mixed };
+    let setup = Setup { seed: 1, budget: 30, retrieve: 30, dim, label_counts: &counts, lsh: &lsh, mixed: &mixed };
     let cpu = Cpu::detect();
     let mut proposer = match setting.sampler {
         SamplerKind::Full => Proposer::All,
@@ -198,6 +198,7 @@ fn check(setting: &Setting) {
         iteration: 0,
         loss: setting.loss,
         corrects_log_q: setting.corrects_log_q,
+        keep: None,
     };
     let loss =
         Step::default().run(&context, (&mut network, &mut moments), &mut proposer, None, &view, &batch);

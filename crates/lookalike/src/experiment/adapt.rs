@@ -30,7 +30,7 @@ use crate::data::Examples;
 use crate::model::Activations;
 use crate::predict::{Ask, Predictor, Ranked};
 use crate::random::{Stream, below, rng};
-use crate::sampling::{self, Candidates, Request, Sampler, SamplerError, SamplerKind, Setup};
+use crate::sampling::{self, Candidates, Request, Sampler, SamplerError, SamplerKind};
 use crate::train::Trainer;
 
 /// The share of the draws that smoothing makes uniform.
@@ -121,14 +121,7 @@ pub fn snapshot(
     let (config, output) = (&trainer.state.config, &model.network.output);
     let classes = output.len;
     let budget = config.budget_for(classes);
-    let setup = Setup {
-        seed: config.seed,
-        budget,
-        dim: output.dim,
-        label_counts: &model.frequencies.examples_of_class,
-        lsh: &config.lsh,
-        mixed: &config.mixed,
-    };
+    let setup = config.setup(&model.frequencies.examples_of_class, output.dim);
     let mut samplers = Vec::new();
     for &kind in &options.samplers {
         let mut sampler = sampling::build(kind, &setup)?;

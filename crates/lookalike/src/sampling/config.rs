@@ -49,6 +49,8 @@ struct Entry {
     title: &'static str,
     /// Whether it looks candidates up in hash tables.
     uses_tables: bool,
+    /// Whether only the best of the classes it found may be trained on.
+    can_select: bool,
     /// Whether it knows how likely each of its negatives was.
     knows_noise: bool,
     /// Whether scores are corrected by `ln q` unless told otherwise.
@@ -66,6 +68,7 @@ const ENTRIES: [Entry; 8] = [
         name: "lsh-embedding",
         title: "LSH Embedding",
         uses_tables: true,
+        can_select: true,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| Ok(Box::new(LshSampler::of(setup, Query::Embedding)?))),
@@ -75,6 +78,7 @@ const ENTRIES: [Entry; 8] = [
         name: "lsh-label",
         title: "LSH Label",
         uses_tables: true,
+        can_select: true,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| Ok(Box::new(LshSampler::of(setup, Query::Label)?))),
@@ -84,6 +88,7 @@ const ENTRIES: [Entry; 8] = [
         name: "mixed",
         title: "Mixed",
         uses_tables: true,
+        can_select: false,
         knows_noise: false,
         corrects_log_q: true,
         make: Some(|setup| Ok(Box::new(mixed(setup)?))),
@@ -93,6 +98,7 @@ const ENTRIES: [Entry; 8] = [
         name: "full",
         title: "Full softmax",
         uses_tables: false,
+        can_select: false,
         knows_noise: false,
         corrects_log_q: false,
         make: None,
@@ -102,6 +108,7 @@ const ENTRIES: [Entry; 8] = [
         name: "top-k",
         title: "Top-k softmax",
         uses_tables: false,
+        can_select: false,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| Ok(Box::new(TopKSampler::new(setup.budget)))),
@@ -111,6 +118,7 @@ const ENTRIES: [Entry; 8] = [
         name: "log-uniform",
         title: "Sampled softmax",
         uses_tables: false,
+        can_select: false,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(LogUniform::new(setup.label_counts), setup)),
@@ -120,6 +128,7 @@ const ENTRIES: [Entry; 8] = [
         name: "frequency",
         title: "Frequency softmax",
         uses_tables: false,
+        can_select: false,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(Frequency::new(setup.label_counts), setup)),
@@ -129,6 +138,7 @@ const ENTRIES: [Entry; 8] = [
         name: "uniform",
         title: "Uniform softmax",
         uses_tables: false,
+        can_select: false,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(Uniform::new(setup.label_counts.len()), setup)),
@@ -171,6 +181,13 @@ impl SamplerKind {
     /// Whether it looks candidates up in hash tables.
     pub fn uses_tables(self) -> bool {
         self.entry().uses_tables
+    }
+
+    /// Whether only the best of the classes it found may be trained on. `mixed` can't:
+    /// its drawn classes stand for those that were not found, and nobody would stand
+    /// for those that were found and left out.
+    pub fn can_select(self) -> bool {
+        self.entry().can_select
     }
 
     /// Whether it knows how likely each of its negatives was.
@@ -303,8 +320,11 @@ pub enum MixedQuery {
 pub struct Setup<'a> {
     /// The run's seed.
     pub seed: u64,
-    /// Negatives an example, at most.
+    /// Negatives an example that are trained on, at most.
     pub budget: usize,
+    /// Classes that hash tables may give an example, where the best of them are
+    /// trained on; at least `budget`.
+    pub retrieve: usize,
     /// Numbers in a class vector.
     pub dim: usize,
     /// How often each class is a label in the training data; its length is the
@@ -357,7 +377,7 @@ impl Setup<'_> {
     /// Hash tables for the budget, still empty.
     pub(super) fn tables(&self) -> Result<HashTables, HashError> {
         let classes = self.label_counts.len();
-        let choice = self.lsh.choose(self.budget, classes, self.dim)?;
+        let choice = self.lsh.choose(self.retrieve, classes, self.dim)?;
         self.lsh.tables(&choice, classes, self.dim, self.seed)
     }
 }
@@ -371,7 +391,8 @@ pub fn build(kind: SamplerKind, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, S
     }
     let make = kind.entry().make.ok_or(SamplerError::ScoresEveryClass { kind })?;
     // More negatives than classes would only be room that stays empty.
-    make(&Setup { budget: budget.min(classes), ..*setup })
+    let budget = budget.min(classes);
+    make(&Setup { budget, retrieve: setup.retrieve.clamp(budget, classes), ..*setup })
 }
 
 #[cfg(test)]
@@ -399,7 +420,7 @@ mod tests {
     #[test]
     fn impossible_samplers_are_refused() {
         let (lsh, mixed) = (LshConfig::default(), MixedConfig::default());
-        let setup = Setup { seed: 0, budget: 3, dim: 8, label_counts: &[1; 9], lsh: &lsh, mixed: &mixed };
+        let setup = Setup { seed: 0, budget: 3, retrieve: 3, dim: 8, label_counts: &[1; 9], lsh: &lsh, mixed: &mixed };
         let error = |kind, setup: Setup<'_>| build(kind, &setup).unwrap_err();
         assert_eq!(
             error(SamplerKind::Full, setup),

@@ -80,7 +80,8 @@ impl LshSampler {
     /// A sampler that asks its tables with one query an example; `fill` makes up for
     /// a shortfall by uniform draws.
     pub(super) fn of(setup: &Setup<'_>, query: Query) -> Result<Self, HashError> {
-        Ok(Self::new(setup.tables()?, query, setup.budget, setup.lsh.fill))
+        let rest = if setup.lsh.fill { Rest::Fill } else { Rest::Leave };
+        Ok(Self::with(setup.tables()?, vec![query], setup.retrieve, setup.budget, rest))
     }
 
     /// As `of`, with given tables.
@@ -264,14 +265,14 @@ fn load_queries(query: Query, request: &Request<'_>, positions: std::ops::Range<
 
 impl Sampler for LshSampler {
     fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
-        let room = self.budget + request.truths_max();
+        let room = self.budget.max(self.found) + request.truths_max();
         out.reset_marked(request.batch.len(), room, self.tables.classes());
         self.workers.prepare();
         let this = &*self;
         out.par_blocks_mut(LANES).for_each(|mut block| {
             this.workers.with(|worker| this.propose_block(request, &mut block, worker));
         });
-        self.stats.count(self.budget, self.tables.classes(), out);
+        self.stats.count(self.budget.max(self.found), self.tables.classes(), out);
         let spent = |(all, hashing), worker: &mut Worker| {
             let Worker { spent, spent_hashing, .. } = worker;
             (all + std::mem::take(spent).as_secs_f64(), hashing + std::mem::take(spent_hashing).as_secs_f64())

@@ -74,6 +74,7 @@ pub(super) struct PairsByKey {
     /// Disjoint ranges of keys, ascending, that cover all keys.
     pub parts: Vec<Part>,
     num_parts: usize,
+    num_pairs: usize,
 }
 
 /// A range of keys with its pairs.
@@ -136,8 +137,7 @@ impl PairsByKey {
         let num_blocks = num_keys.div_ceil(1 << bits.block).max(1);
         // The last batch tells how many pairs to expect. Chunks never show in
         // the result.
-        let expected: usize = self.parts().iter().map(|part| part.entries.len()).sum();
-        let num_chunks = (expected / CHUNK_PAIRS).next_power_of_two().max(CHUNKS_MIN);
+        let num_chunks = (self.num_pairs / CHUNK_PAIRS).next_power_of_two().max(CHUNKS_MIN);
         let chunk_len = pairs.num_examples().div_ceil(num_chunks).max(1);
         self.chunks.resize_with(num_chunks.max(self.chunks.len()), Chunk::default);
 
@@ -156,11 +156,22 @@ impl PairsByKey {
         self.choose_parts(num_keys, bits.block);
         let chunks = &self.chunks;
         self.parts[..self.num_parts].par_iter_mut().for_each(|part| part.sort(chunks, bits));
+        self.num_pairs = self.parts().iter().map(|part| part.entries.len()).sum();
     }
 
     /// The parts of the last batch.
     pub(super) fn parts(&self) -> &[Part] {
         &self.parts[..self.num_parts]
+    }
+
+    /// The same, to leave pairs out.
+    pub(super) fn parts_mut(&mut self) -> &mut [Part] {
+        &mut self.parts[..self.num_parts]
+    }
+
+    /// The pairs of the last batch, those left out since among them.
+    pub(super) fn num_pairs(&self) -> usize {
+        self.num_pairs
     }
 
     /// Cuts the blocks, of `2^block_bits` keys each, into parts.

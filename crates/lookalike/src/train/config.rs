@@ -10,7 +10,7 @@ use crate::hashing::Codes;
 use crate::loss::Loss;
 use crate::model::{Activation, Init, Model, NetworkConfig, Normalise, Storage};
 use crate::optim::AdamConfig;
-use crate::sampling::{LshConfig, MixedConfig, SamplerError, SamplerKind};
+use crate::sampling::{LshConfig, MixedConfig, SamplerError, SamplerKind, Setup};
 
 /// How the learning rate moves over a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +41,13 @@ pub struct TrainConfig {
     /// Negatives as a share of all classes (the paper's `S_p`); unset, see
     /// [`TrainConfig::budget_for`].
     pub sparsity: Option<f64>,
+    /// Classes that the hash tables may give an example, of which the best `budget` are
+    /// trained on; see `retrieve_times` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retrieve: Option<usize>,
+    /// The same as a multiple of the budget; 1 trains on all that the tables give, as
+    /// the paper does.
+    pub retrieve_times: f64,
     /// The mixed sampler.
     pub mixed: MixedConfig,
     /// Hash tables.
@@ -85,6 +92,8 @@ impl Default for TrainConfig {
             log_q: None,
             budget: None,
             sparsity: None,
+            retrieve: None,
+            retrieve_times: 1.0,
             mixed: MixedConfig::default(),
             lsh: LshConfig::default(),
             hidden: vec![128],
@@ -297,6 +306,38 @@ impl TrainConfig {
         self.log_q.unwrap_or(self.sampler.corrects_log_q())
     }
 
+    /// Classes that the hash tables may give an example: `retrieve`, or so many times
+    /// the budget where only the best of them are trained on.
+    pub fn retrieve_for(&self, num_classes: usize) -> usize {
+        let budget = self.budget_for(num_classes);
+        if !self.sampler.can_select() {
+            return budget;
+        }
+        let times = (budget as f64 * self.retrieve_times.max(1.0)).round() as usize;
+        self.retrieve.unwrap_or(times).clamp(budget, num_classes.max(budget))
+    }
+
+    /// How many of the classes that the tables gave an example are trained on, if not
+    /// all.
+    pub fn keep_for(&self, num_classes: usize) -> Option<usize> {
+        let budget = self.budget_for(num_classes);
+        (self.retrieve_for(num_classes) > budget).then_some(budget)
+    }
+
+    /// What a sampler is made for: classes with these counts, whose vectors have `dim`
+    /// numbers.
+    pub fn setup<'a>(&'a self, label_counts: &'a [u32], dim: usize) -> Setup<'a> {
+        Setup {
+            seed: self.seed,
+            budget: self.budget_for(label_counts.len()),
+            retrieve: self.retrieve_for(label_counts.len()),
+            dim,
+            label_counts,
+            lsh: &self.lsh,
+            mixed: &self.mixed,
+        }
+    }
+
     /// The network for data of this shape.
     pub fn network(&self, num_features: usize, num_classes: usize) -> NetworkConfig {
         NetworkConfig {
@@ -362,7 +403,7 @@ impl TrainConfig {
             value(places < 1 << 31, "sparse.negatives", &places, limit)?;
         }
         self.check_sampler(examples.num_classes)?;
-        let pairs = self.batch.saturating_mul(self.budget_for(examples.num_classes) + 1);
+        let pairs = self.batch.saturating_mul(self.retrieve_for(examples.num_classes) + 1);
         let limit = "such that batch × budget stays below 2^31";
         value(pairs < 1 << 31 || self.sampler == SamplerKind::Full, "budget", &pairs, limit)?;
         if examples.is_empty() {
@@ -393,12 +434,17 @@ impl TrainConfig {
         }
         if sampler.uses_tables() {
             let dim = self.hidden.last().copied().unwrap_or(1);
-            let choice = self.lsh.choose(self.budget_for(num_classes), num_classes, dim);
+            let choice = self.lsh.choose(self.retrieve_for(num_classes), num_classes, dim);
             choice.map_err(SamplerError::from)?;
         }
         let share = self.mixed.hashed_share;
         if !(0.0..=1.0).contains(&share) {
             return Err(SamplerError::HashedShare { found: share.to_string() }.into());
+        }
+        let times = self.retrieve_times;
+        if !(times.is_finite() && times >= 1.0) {
+            let (found, expected) = (times.to_string(), "a number, 1 or more");
+            return Err(ConfigError::Value { name: "retrieve-times", found, expected });
         }
         let growth = self.lsh.refresh_growth;
         if !(growth.is_finite() && growth >= 1.0) {

@@ -23,4 +23,7 @@ pub struct StepContext {
     pub loss: Loss,
     /// Whether scores are corrected by `ln q` of the sampler.
     pub corrects_log_q: bool,
+    /// Of the classes that an example's tables gave, those with the highest scores, so
+    /// many, are trained on; all if not said.
+    pub keep: Option<usize>,
 }

@@ -6,7 +6,7 @@ use super::state::TrainingRecord;
 use crate::data::Examples;
 use crate::model::{Activations, Model};
 use crate::predict::{RescoreScratch, rescore};
-use crate::sampling::{self, Candidates, Request, SamplerError, SamplerKind, Setup};
+use crate::sampling::{self, Candidates, Request, SamplerError, SamplerKind};
 
 /// The negatives that a sampler proposes for an example.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,14 +34,7 @@ impl TrainingRecord {
         if config.sampler == SamplerKind::Full {
             return Ok(None);
         }
-        let setup = Setup {
-            seed: config.seed,
-            budget: config.budget_for(output.len),
-            dim: output.dim,
-            label_counts: &model.frequencies.examples_of_class,
-            lsh: &config.lsh,
-            mixed: &config.mixed,
-        };
+        let setup = config.setup(&model.frequencies.examples_of_class, output.dim);
         let mut sampler = sampling::build(config.sampler, &setup)?;
         sampler.refresh(cpu, output.view(), None);
         let mut activations = Activations::default();

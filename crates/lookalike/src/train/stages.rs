@@ -21,6 +21,8 @@ pub enum Stage {
     Sort,
     /// Dot products.
     Score,
+    /// The best of the scored classes chosen.
+    Select,
     /// Scores to gradients of scores.
     Loss,
     /// Gradients of class vectors and embeddings, and the class vectors' update.
@@ -31,13 +33,14 @@ pub enum Stage {
 
 impl Stage {
     /// All of them, in the order they run in.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Refresh,
         Self::Embed,
         Self::Hash,
         Self::Sample,
         Self::Sort,
         Self::Score,
+        Self::Select,
         Self::Loss,
         Self::Update,
         Self::Input,
@@ -52,6 +55,7 @@ impl Stage {
             Self::Sample => "sample",
             Self::Sort => "sort",
             Self::Score => "score",
+            Self::Select => "select",
             Self::Loss => "loss",
             Self::Update => "update",
             Self::Input => "input",

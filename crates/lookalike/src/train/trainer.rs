@@ -17,7 +17,7 @@ use crate::hashing::{Incremental, RefreshSchedule};
 use crate::model::{ClassFrequencies, Model, Network};
 use crate::optim::{Adam, NetworkMoments};
 use crate::random::{Stream, rng};
-use crate::sampling::{self, SamplerKind, SamplerStats, Setup};
+use crate::sampling::{self, SamplerKind, SamplerStats};
 
 /// What a step did.
 #[derive(Clone, Copy, Debug)]
@@ -174,14 +174,7 @@ impl<'a> Trainer<'a> {
         let proposer = match config.sampler {
             SamplerKind::Full => Proposer::All,
             kind => {
-                let setup = Setup {
-                    seed: config.seed,
-                    budget: config.budget_for(output.len),
-                    dim: output.dim,
-                    label_counts: &model.frequencies.examples_of_class,
-                    lsh: &config.lsh,
-                    mixed: &config.mixed,
-                };
+                let setup = config.setup(&model.frequencies.examples_of_class, output.dim);
                 Proposer::Sampler(sampling::build(kind, &setup).map_err(ConfigError::from)?)
             }
         };
@@ -272,10 +265,13 @@ impl<'a> Trainer<'a> {
     /// Who proposes negatives and how, in a sentence for the user.
     pub fn describe_sampler(&self) -> String {
         let (config, output) = (&self.state.config, &self.model.network.output);
-        let budget = config.budget_for(output.len);
+        let (budget, retrieve) = (config.budget_for(output.len), config.retrieve_for(output.len));
         match config.sampler {
             SamplerKind::Full => "full softmax: every class is scored".into(),
-            kind if kind.uses_tables() => match config.lsh.choose(budget, output.len, output.dim) {
+            kind if kind.uses_tables() => match config.lsh.choose(retrieve, output.len, output.dim) {
+                Ok(choice) if retrieve > budget => {
+                    format!("{kind}, the best {budget} of up to {retrieve} negatives an example: {choice}")
+                }
                 Ok(choice) => format!("{kind}, up to {budget} negatives an example: {choice}"),
                 Err(error) => error.to_string(),
             },
@@ -336,6 +332,7 @@ impl<'a> Trainer<'a> {
             iteration: progress.iteration,
             loss: config.loss,
             corrects_log_q: config.corrects_log_q(),
+            keep: config.keep_for(self.model.num_classes()),
         };
         let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
         if let Some(sparse) = &mut self.sparse {

@@ -13,6 +13,7 @@
 
 mod full;
 mod sampled;
+mod select;
 
 pub(super) use full::FullStep;
 pub(super) use sampled::SampledStep;

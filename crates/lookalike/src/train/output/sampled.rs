@@ -18,6 +18,7 @@ use rayon::prelude::*;
 use super::super::by_key::{Pairs, PairsByKey, for_each_part};
 use super::super::context::{PREFETCH_AHEAD, StepContext};
 use super::super::stages::{Stage, StageClock, StageTimes};
+use super::select::{Scores, Selection};
 use super::{OutputLayer, rounding_noise, sum_shares};
 use crate::collective::Reducer;
 use crate::loss::{self, CandidateLoss, DRAWN, ExampleTerms, PartTerms, TRUTH, entry};
@@ -37,6 +38,9 @@ const PAIRS_AT_ONCE: usize = 2048;
 pub(crate) struct SampledStep {
     by_class: PairsByKey,
     work: Vec<PartScores>,
+    selection: Selection,
+    /// By example: classes that were looked up.
+    found: Vec<u32>,
     terms: ExampleTerms,
     /// The embeddings, rounded; only if rows are.
     rounded: AlignedVec<bf16>,
@@ -45,9 +49,9 @@ pub(crate) struct SampledStep {
 
 /// A part's own scores and sums.
 #[derive(Debug, Default)]
-struct PartScores {
+pub(super) struct PartScores {
     /// Score of each entry, then its gradient.
-    scores: Vec<f32>,
+    pub(super) scores: Scores,
     /// What the loss knows of them.
     terms: PartTerms,
     /// By example: this part's share of the embedding's gradient.
@@ -140,8 +144,12 @@ impl SampledStep {
         clock: &mut StageClock,
     ) -> f64 {
         let loss = context.loss.over_candidates();
-        self.score(context.cpu, loss, &rows, view.class_log_q, embeddings);
+        self.score(context, loss, &rows, view.class_log_q, embeddings);
         clock.end(Stage::Score);
+        if let Some(keep) = context.keep {
+            self.select(context.cpu, loss, keep);
+            clock.end(Stage::Select);
+        }
         let sum = self.weigh(context.cpu, loss, reducer);
         clock.end(Stage::Loss);
         self.update(context, loss, rows, view.first_class, embeddings);
@@ -163,7 +171,7 @@ impl SampledStep {
 
     /// (example, class) pairs of the last step.
     pub(crate) fn num_pairs(&self) -> usize {
-        self.by_class.parts().iter().map(|part| part.entries.len()).sum()
+        self.by_class.num_pairs()
     }
 
     fn prepare_terms(&mut self, candidates: &Candidates, corrects_log_q: bool, reducer: &mut dyn Reducer) {
@@ -178,22 +186,35 @@ impl SampledStep {
         for target in &mut self.terms.target {
             *target = if *target > 0.0 { 1.0 / *target } else { 0.0 };
         }
+        self.found.clear();
+        self.found.extend(candidates.all_counts().iter().map(|counts| counts.found));
+    }
+
+    /// Leaves out all but the best classes that were looked up.
+    fn select(&mut self, cpu: Cpu, loss: &dyn CandidateLoss, keep: usize) {
+        let parts = self.by_class.parts_mut();
+        let work = &mut self.work[..parts.len()];
+        self.selection.run(parts, work, &self.found, keep);
+        work.par_iter_mut().zip(parts).for_each(|(work, part)| {
+            loss.observe(cpu, &work.scores.of_entries, &part.entries, &mut work.terms);
+        });
     }
 
     fn score<T: Element>(
         &mut self,
-        cpu: Cpu,
+        context: &StepContext,
         loss: &dyn CandidateLoss,
         rows: &RowsMut<'_, T>,
         class_log_q: Option<&[f32]>,
         embeddings: &[T],
     ) {
-        let (w, bias, stride) = (&*rows.w, &*rows.bias.w, rows.stride);
+        let (w, bias, stride, cpu) = (&*rows.w, &*rows.bias.w, rows.stride, context.cpu);
         let parts = self.by_class.parts();
         let terms = &self.terms;
         let correct_drawn = terms.drawn_log_q.iter().any(|&q| q != 0.0);
         self.work[..parts.len()].par_iter_mut().zip(parts).for_each(|(work, part)| {
-            grow(&mut work.scores, part.entries.len());
+            let all = &mut work.scores.of_entries;
+            grow(all, part.entries.len());
             work.terms.start(terms.len());
             let mut observed = 0;
             for (i, (local, range)) in part.groups().enumerate() {
@@ -201,7 +222,7 @@ impl SampledStep {
                 if let Some(ahead) = part.groups.get(i + PREFETCH_ROWS_AHEAD) {
                     prefetch_row(&w[(part.first_key + ahead.local_key as usize) * stride..][..stride]);
                 }
-                let scores = &mut work.scores[range.clone()];
+                let scores = &mut all[range.clone()];
                 let row = &w[class * stride..][..stride];
                 gather_dot(cpu, row, embeddings, &part.entries[range.clone()], scores);
                 let shift = bias[class] - class_log_q.map_or(0.0, |log_q| log_q[class]);
@@ -210,11 +231,14 @@ impl SampledStep {
                     continue;
                 }
                 let ready = std::mem::replace(&mut observed, range.end)..range.end;
-                let (scores, entries) = (&mut work.scores[ready.clone()], &part.entries[ready]);
+                let (scores, entries) = (&mut all[ready.clone()], &part.entries[ready]);
                 if correct_drawn {
                     loss::correct_drawn(scores, entries, &terms.drawn_log_q);
                 }
-                loss.observe(cpu, scores, entries, &mut work.terms);
+                // Where some are still to be left out, the loss is told afterwards.
+                if context.keep.is_none() {
+                    loss.observe(cpu, scores, entries, &mut work.terms);
+                }
             }
         });
     }
@@ -226,7 +250,7 @@ impl SampledStep {
         loss.join_observed(&mut work.iter().map(|work| &work.terms), &mut self.terms, reducer);
         let terms = &self.terms;
         work.par_iter_mut().zip(parts).for_each(|(work, part)| {
-            loss.weigh(cpu, &mut work.scores, &part.entries, terms, &mut work.terms);
+            loss.weigh(cpu, &mut work.scores.of_entries, &part.entries, terms, &mut work.terms);
         });
         loss.join_weighed(&mut work.iter().map(|work| &work.terms), &mut self.terms, reducer)
     }
@@ -243,7 +267,7 @@ impl SampledStep {
         let terms = &self.terms;
         let batch = terms.len();
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
-            let PartScores { scores, terms: part_terms, d_embeddings } = work;
+            let PartScores { scores: Scores { of_entries: scores, .. }, terms: part_terms, d_embeddings } = work;
             let stride = rows.stride;
             grow_aligned(d_embeddings, batch * stride);
             d_embeddings[..batch * stride].fill(0.0);
