@@ -1,7 +1,7 @@
 //! The library's samplers for a model that lives elsewhere.
 
 use lookalike::model::Embeddings;
-use lookalike::sampling::{self, Candidates, Request, SamplerKind, Setup};
+use lookalike::sampling::{self, Candidates, Request, SamplerKind};
 use lookalike::train::TrainConfig;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
@@ -45,14 +45,7 @@ impl Sampler {
         if matches!(config.sampler, SamplerKind::TopK | SamplerKind::Full) {
             return Err(error::value(format!("{} scores every class and needs no sampler", config.sampler)));
         }
-        let setup = Setup {
-            seed: config.seed,
-            budget: config.budget_for(label_counts.len()),
-            dim,
-            label_counts,
-            lsh: &config.lsh,
-            mixed: &config.mixed,
-        };
+        let setup = config.setup(label_counts, dim);
         Ok(Self {
             inner: sampling::build(config.sampler, &setup).map_err(error::value)?,
             dim,

@@ -74,7 +74,8 @@ pub(super) struct PairsByKey {
     /// Disjoint ranges of keys, ascending, that cover all keys.
     pub parts: Vec<Part>,
     num_parts: usize,
-    num_pairs: usize,
+    /// Pairs and different keys, before any were left out.
+    sizes: (usize, usize),
 }
 
 /// A range of keys with its pairs.
@@ -137,7 +138,7 @@ impl PairsByKey {
         let num_blocks = num_keys.div_ceil(1 << bits.block).max(1);
         // The last batch tells how many pairs to expect. Chunks never show in
         // the result.
-        let num_chunks = (self.num_pairs / CHUNK_PAIRS).next_power_of_two().max(CHUNKS_MIN);
+        let num_chunks = (self.sizes.0 / CHUNK_PAIRS).next_power_of_two().max(CHUNKS_MIN);
         let chunk_len = pairs.num_examples().div_ceil(num_chunks).max(1);
         self.chunks.resize_with(num_chunks.max(self.chunks.len()), Chunk::default);
 
@@ -156,7 +157,7 @@ impl PairsByKey {
         self.choose_parts(num_keys, bits.block);
         let chunks = &self.chunks;
         self.parts[..self.num_parts].par_iter_mut().for_each(|part| part.sort(chunks, bits));
-        self.num_pairs = self.parts().iter().map(|part| part.entries.len()).sum();
+        self.count();
     }
 
     /// The parts of the last batch.
@@ -171,7 +172,17 @@ impl PairsByKey {
 
     /// The pairs of the last batch, those left out since among them.
     pub(super) fn num_pairs(&self) -> usize {
-        self.num_pairs
+        self.sizes.0
+    }
+
+    /// The different keys among them.
+    pub(super) fn num_keys(&self) -> usize {
+        self.sizes.1
+    }
+
+    fn count(&mut self) {
+        let sizes = |part: &Part| (part.entries.len(), part.groups.len());
+        self.sizes = self.parts().iter().map(sizes).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
     }
 
     /// Cuts the blocks, of `2^block_bits` keys each, into parts.

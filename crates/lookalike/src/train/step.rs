@@ -82,6 +82,16 @@ impl Step {
         self.sampled.num_pairs()
     }
 
+    /// Different classes that the last sampled step scored.
+    pub fn num_scored_classes(&self) -> usize {
+        self.sampled.num_scored_classes()
+    }
+
+    /// (example, class) pairs that the last sampled step trained on.
+    pub fn num_trained_pairs(&self) -> usize {
+        self.sampled.num_trained_pairs()
+    }
+
     /// Different features of the last batch.
     pub fn num_touched_features(&self) -> usize {
         self.input.num_touched()

@@ -91,6 +91,8 @@ impl<'a> Contender<'a> {
             features: mean(|counts| counts.features),
             pairs: mean(|counts| counts.pairs),
             classes: mean(|counts| counts.classes),
+            trained_pairs: mean(|counts| counts.trained_pairs),
+            trained_classes: mean(|counts| counts.trained_classes),
         }
     }
 
@@ -102,16 +104,22 @@ impl<'a> Contender<'a> {
         let times = self.trainer.stage_times();
         let (step, num_classes) = (self.trainer.last_step(), self.trainer.model.network.output.len);
         let examples = report.batch as f64;
-        let (pairs, classes) = match self.config().sampler {
-            lookalike::sampling::SamplerKind::Full => (examples * num_classes as f64, num_classes),
-            _ => (step.num_pairs() as f64, step.touched_classes().count()),
+        let is_full = self.config().sampler == lookalike::sampling::SamplerKind::Full;
+        let of = |pairs: usize, classes: usize| match is_full {
+            true => (examples * num_classes as f64, num_classes as f64),
+            false => (pairs as f64, classes as f64),
         };
+        let (pairs, classes) = of(step.num_pairs(), step.num_scored_classes());
+        let (trained_pairs, trained_classes) =
+            of(step.num_trained_pairs(), step.touched_classes().count());
         let counts = Counts {
             examples,
             values: examples * self.values_per_example,
             features: step.num_touched_features() as f64,
             pairs,
-            classes: classes as f64,
+            classes,
+            trained_pairs,
+            trained_classes,
         };
         let seconds = wall.saturating_sub(times.of(Stage::Refresh)).as_secs_f64();
         Ok(StepSample { seconds, times, counts })

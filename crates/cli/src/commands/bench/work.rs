@@ -23,6 +23,10 @@ pub(crate) struct Counts {
     pub(crate) pairs: f64,
     /// Different classes.
     pub(crate) classes: f64,
+    /// Pairs that are trained on, where only the best are.
+    pub(crate) trained_pairs: f64,
+    /// Different classes among them.
+    pub(crate) trained_classes: f64,
 }
 
 /// Which limit a stage is held against.
@@ -98,7 +102,7 @@ pub(crate) struct Workload<'a> {
 impl Workload<'_> {
     /// The least work of a stage.
     pub(crate) fn of(&self, stage: Stage, counts: &Counts) -> Work {
-        let Counts { examples, values, features, pairs, classes } = *counts;
+        let Counts { examples, values, features, pairs, classes, trained_pairs, trained_classes } = *counts;
         let hidden = &self.config.hidden;
         let (first, last) = (hidden[0] as f64, hidden[hidden.len() - 1] as f64);
         let between: f64 = hidden.windows(2).map(|pair| (pair[0] * pair[1]) as f64).sum();
@@ -107,7 +111,7 @@ impl Workload<'_> {
             lookalike::model::Storage::Bf16 => 2.0,
         };
         let is_full = self.config.sampler == SamplerKind::Full;
-        let adam = ADAM_OPERATIONS * classes * last;
+        let adam = ADAM_OPERATIONS * trained_classes * last;
         match stage {
             Stage::Embed => {
                 let operations = 2.0 * (values * first + examples * between);
@@ -127,12 +131,17 @@ impl Workload<'_> {
             }
             Stage::Score if is_full => Work::streamed(2.0 * pairs * last, classes * last * number),
             Stage::Score => Work::rows(2.0 * pairs * last, classes * last * number),
-            Stage::Loss => Work::streamed(0.0, if is_full { 0.0 } else { LOSS_BYTES * pairs }),
+            // Score and entry read, those that stay written.
+            Stage::Select => Work::streamed(0.0, 8.0 * (pairs + trained_pairs)),
+            Stage::Loss => Work::streamed(0.0, if is_full { 0.0 } else { LOSS_BYTES * trained_pairs }),
             // Full softmax computes its scores again rather than keep them.
             Stage::Update if is_full => {
                 Work::streamed(6.0 * pairs * last + adam, UPDATE_ACCESSES * classes * last * number)
             }
-            Stage::Update => Work::rows(4.0 * pairs * last + adam, UPDATE_ACCESSES * classes * last * number),
+            Stage::Update => {
+                let operations = 4.0 * trained_pairs * last + adam;
+                Work::rows(operations, UPDATE_ACCESSES * trained_classes * last * number)
+            }
             Stage::Input => {
                 let sums = 2.0 * values * first + 4.0 * examples * between;
                 let operations = sums + ADAM_OPERATIONS * features * first;

@@ -39,7 +39,7 @@ impl PairsByKey {
             part.read_off(cpu, rows);
             part.flag(flagged);
         });
-        self.num_pairs = self.parts().iter().map(|part| part.entries.len()).sum();
+        self.count();
     }
 }
 

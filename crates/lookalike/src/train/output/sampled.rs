@@ -169,9 +169,19 @@ impl SampledStep {
         self.times
     }
 
-    /// (example, class) pairs of the last step.
+    /// (example, class) pairs that the last step scored.
     pub(crate) fn num_pairs(&self) -> usize {
         self.by_class.num_pairs()
+    }
+
+    /// Different classes among them.
+    pub(crate) fn num_scored_classes(&self) -> usize {
+        self.by_class.num_keys()
+    }
+
+    /// Pairs that were left when the best were selected.
+    pub(crate) fn num_trained_pairs(&self) -> usize {
+        self.by_class.parts().iter().map(|part| part.entries.len()).sum()
     }
 
     fn prepare_terms(&mut self, candidates: &Candidates, corrects_log_q: bool, reducer: &mut dyn Reducer) {

@@ -80,6 +80,7 @@ fn step(classes: std::ops::Range<usize>, loss: Loss, is_full: bool, reducer: &mu
         iteration: 0,
         loss,
         corrects_log_q: false,
+        keep: None,
     };
     let embeddings = embeddings();
     let view = Embeddings::padded(&embeddings, DIM);
