@@ -67,7 +67,15 @@ fn main() {
     ] {
         let lsh = LshConfig { k: Some(k), l: Some(l), ..LshConfig::default() };
         let mixed = MixedConfig::default();
-        let setup = Setup { seed: 1, budget, retrieve: budget, dim: DIM, label_counts: &counts, lsh: &lsh, mixed: &mixed };
+        let setup = Setup {
+            seed: 1,
+            budget,
+            retrieve: budget,
+            dim: DIM,
+            label_counts: &counts,
+            lsh: &lsh,
+            mixed: &mixed,
+        };
         let mut sampler = build(kind, &setup).expect("the shapes above are possible");
         if kind.uses_tables() {
             let rows = RowsView::f32(&vectors, DIM);

@@ -63,7 +63,8 @@ fn examples() -> Dataset {
 
 fn sampler(kind: SamplerKind, budget: usize, seed: u64, counts: &[u32], lsh: &LshConfig) -> Box<dyn Sampler> {
     let mixed = MixedConfig::default();
-    build(kind, &Setup { seed, budget, retrieve: budget, dim: DIM, label_counts: counts, lsh, mixed: &mixed }).unwrap()
+    build(kind, &Setup { seed, budget, retrieve: budget, dim: DIM, label_counts: counts, lsh, mixed: &mixed })
+        .unwrap()
 }
 
 /// Proposes for `batch` with fresh tables; the sets and the sampler.
@@ -392,7 +393,15 @@ fn the_mixed_sampler_estimates_the_partition_function_without_bias() {
     ] {
         let mixed = MixedConfig { hashed_share, query };
         let lsh = LshConfig::default();
-        let setup = Setup { seed: 5, budget: 60, retrieve: 60, dim: DIM, label_counts: &counts, lsh: &lsh, mixed: &mixed };
+        let setup = Setup {
+            seed: 5,
+            budget: 60,
+            retrieve: 60,
+            dim: DIM,
+            label_counts: &counts,
+            lsh: &lsh,
+            mixed: &mixed,
+        };
         let mut sampler = build(SamplerKind::Mixed, &setup).unwrap();
         let mut estimates = Vec::new();
         for iteration in 0..100 {

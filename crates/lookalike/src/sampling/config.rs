@@ -420,7 +420,15 @@ mod tests {
     #[test]
     fn impossible_samplers_are_refused() {
         let (lsh, mixed) = (LshConfig::default(), MixedConfig::default());
-        let setup = Setup { seed: 0, budget: 3, retrieve: 3, dim: 8, label_counts: &[1; 9], lsh: &lsh, mixed: &mixed };
+        let setup = Setup {
+            seed: 0,
+            budget: 3,
+            retrieve: 3,
+            dim: 8,
+            label_counts: &[1; 9],
+            lsh: &lsh,
+            mixed: &mixed,
+        };
         let error = |kind, setup: Setup<'_>| build(kind, &setup).unwrap_err();
         assert_eq!(
             error(SamplerKind::Full, setup),

@@ -42,12 +42,10 @@ pub struct TrainConfig {
     /// [`TrainConfig::budget_for`].
     pub sparsity: Option<f64>,
     /// Classes that the hash tables may give an example, of which the best `budget` are
-    /// trained on; see `retrieve_times` if absent.
+    /// trained on. 0, or anything up to the budget, trains on all that they give, as the
+    /// paper does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retrieve: Option<usize>,
-    /// The same as a multiple of the budget; 1 trains on all that the tables give, as
-    /// the paper does.
-    pub retrieve_times: f64,
     /// The mixed sampler.
     pub mixed: MixedConfig,
     /// Hash tables.
@@ -84,6 +82,13 @@ pub struct TrainConfig {
 /// without being asked for.
 const SPARSE_ENTRIES_MAX: f64 = (1u64 << 27) as f64;
 
+/// By default the tables may give so many times the budget …
+const RETRIEVE_TIMES: usize = 10;
+/// … but no more than so many (docs/notes/selection.md).
+const RETRIEVE_MAX: usize = 1000;
+/// Negatives an example where they are the best of many.
+const SELECTED_BUDGET: usize = 100;
+
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
@@ -93,7 +98,6 @@ impl Default for TrainConfig {
             budget: None,
             sparsity: None,
             retrieve: None,
-            retrieve_times: 1.0,
             mixed: MixedConfig::default(),
             lsh: LshConfig::default(),
             hidden: vec![128],
@@ -223,6 +227,7 @@ impl TrainConfig {
             lr_schedule: RateSchedule::Constant,
             batch: 256,
             sparsity: Some(0.05),
+            retrieve: Some(0),
             lsh: lsh.clone(),
             ..Self::default()
         };
@@ -286,16 +291,21 @@ impl TrainConfig {
             }
             false => format!("auto: no sparse weights, which could be {entries_at_most:.0}"),
         });
-        (Self { epochs, batch, budget: Some(budget), sparse, ..Self::default() }, why)
+        // Where sparse weights bring near classes, the best of more gained nothing
+        // (docs/notes/selection.md).
+        let retrieve = sparse.map(|_| 0);
+        (Self { epochs, batch, budget: Some(budget), retrieve, sparse, ..Self::default() }, why)
     }
 
-    /// Negatives an example for so many classes: `budget`, or `sparsity · N`, or
-    /// by default 2% of the classes, at least 100 and at most 1,000.
+    /// Negatives an example for so many classes: `budget`, or `sparsity · N`. By default
+    /// 100 where they are the best of many, else 2% of the classes, at least 100 and at
+    /// most 1,000.
     pub fn budget_for(&self, num_classes: usize) -> usize {
         let by_sparsity = |share: f64| (share * num_classes as f64).round() as usize;
         let wanted = match (self.budget, self.sparsity) {
             (Some(budget), _) => budget,
             (None, Some(sparsity)) => by_sparsity(sparsity),
+            (None, None) if self.sampler.can_select() && self.retrieve != Some(0) => SELECTED_BUDGET,
             (None, None) => by_sparsity(0.02).clamp(100, 1000),
         };
         wanted.clamp(1, num_classes.max(1))
@@ -306,15 +316,15 @@ impl TrainConfig {
         self.log_q.unwrap_or(self.sampler.corrects_log_q())
     }
 
-    /// Classes that the hash tables may give an example: `retrieve`, or so many times
-    /// the budget where only the best of them are trained on.
+    /// Classes that the hash tables may give an example: `retrieve`, or by default ten
+    /// times the budget, but no more than 1,000.
     pub fn retrieve_for(&self, num_classes: usize) -> usize {
         let budget = self.budget_for(num_classes);
         if !self.sampler.can_select() {
             return budget;
         }
-        let times = (budget as f64 * self.retrieve_times.max(1.0)).round() as usize;
-        self.retrieve.unwrap_or(times).clamp(budget, num_classes.max(budget))
+        let wanted = self.retrieve.unwrap_or(RETRIEVE_MAX.min(RETRIEVE_TIMES * budget));
+        wanted.clamp(budget, num_classes.max(budget))
     }
 
     /// How many of the classes that the tables gave an example are trained on, if not
@@ -441,11 +451,6 @@ impl TrainConfig {
         if !(0.0..=1.0).contains(&share) {
             return Err(SamplerError::HashedShare { found: share.to_string() }.into());
         }
-        let times = self.retrieve_times;
-        if !(times.is_finite() && times >= 1.0) {
-            let (found, expected) = (times.to_string(), "a number, 1 or more");
-            return Err(ConfigError::Value { name: "retrieve-times", found, expected });
-        }
         let growth = self.lsh.refresh_growth;
         if !(growth.is_finite() && growth >= 1.0) {
             let (found, expected) = (growth.to_string(), "a number, 1 or more");
@@ -483,7 +488,11 @@ mod tests {
         let config = TrainConfig { budget: Some(7), sparsity: Some(0.5), ..TrainConfig::default() };
         assert_eq!(config.budget_for(1000), 7);
         assert_eq!(TrainConfig { budget: None, ..config }.budget_for(1000), 500);
-        assert_eq!(TrainConfig::default().budget_for(20_000), 400);
+        assert_eq!(
+            TrainConfig { sampler: SamplerKind::Uniform, ..TrainConfig::default() }.budget_for(20_000),
+            400
+        );
+        assert_eq!(TrainConfig::default().budget_for(20_000), 100);
         assert_eq!(TrainConfig::default().budget_for(50), 50);
     }
 

@@ -439,6 +439,7 @@ mod tests {
             batch: 16,
             hidden: vec![8],
             budget: Some(5),
+            retrieve: Some(0),
             sparse: Some(sparse),
             ..Default::default()
         }

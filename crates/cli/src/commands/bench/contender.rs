@@ -110,8 +110,7 @@ impl<'a> Contender<'a> {
             false => (pairs as f64, classes as f64),
         };
         let (pairs, classes) = of(step.num_pairs(), step.num_scored_classes());
-        let (trained_pairs, trained_classes) =
-            of(step.num_trained_pairs(), step.touched_classes().count());
+        let (trained_pairs, trained_classes) = of(step.num_trained_pairs(), step.touched_classes().count());
         let counts = Counts {
             examples,
             values: examples * self.values_per_example,

@@ -24,12 +24,10 @@ pub(crate) struct SettingArguments {
     /// Negatives an example; chooses the tables' K and L unless they are given
     #[arg(long, value_name = "N")]
     budget: Option<usize>,
-    /// Classes that the tables may give an example; the best --budget of them are trained on
+    /// Classes that the hash tables may give an example; the best --budget of them are
+    /// trained on, all with 0, as in the paper
     #[arg(long, value_name = "N")]
     retrieve: Option<usize>,
-    /// The same as a multiple of the budget; 1 trains on all of them, as the paper does
-    #[arg(long, value_name = "TIMES", conflicts_with = "retrieve")]
-    retrieve_times: Option<f64>,
     /// Negatives as a share of all classes, instead of --budget
     #[arg(long, value_name = "SHARE", conflicts_with = "budget")]
     sparsity: Option<f64>,
@@ -149,9 +147,8 @@ impl SettingArguments {
         if self.budget.is_some() || self.sparsity.is_some() {
             (config.budget, config.sparsity) = (self.budget, self.sparsity);
         }
-        if self.retrieve.is_some() || self.retrieve_times.is_some() {
+        if self.retrieve.is_some() {
             config.retrieve = self.retrieve;
-            set(&mut config.retrieve_times, &self.retrieve_times);
         }
         if self.log_q.is_some() {
             config.log_q = self.log_q;

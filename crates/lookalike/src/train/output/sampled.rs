@@ -277,7 +277,8 @@ impl SampledStep {
         let terms = &self.terms;
         let batch = terms.len();
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
-            let PartScores { scores: Scores { of_entries: scores, .. }, terms: part_terms, d_embeddings } = work;
+            let PartScores { scores: Scores { of_entries: scores, .. }, terms: part_terms, d_embeddings } =
+                work;
             let stride = rows.stride;
             grow_aligned(d_embeddings, batch * stride);
             d_embeddings[..batch * stride].fill(0.0);

@@ -138,3 +138,107 @@ impl Scores {
 fn is_found(entry: u32) -> bool {
     entry & (TRUTH | DRAWN) == 0
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loss::entry;
+    use crate::random::{Stream, mix};
+
+    const CLASSES: u32 = 900;
+    const EXAMPLES: usize = 20;
+
+    fn score(class: u32, example: usize) -> f32 {
+        (mix(7, Stream::Data, u64::from(class), example as u64) % 100_000) as f32
+    }
+
+    /// Example 0 has a few classes, the others two thirds of all; one class in fifty is
+    /// true, one in seventy drawn. Pairs with their flags.
+    fn pairs() -> Vec<(u32, usize, u32)> {
+        let mut pairs = Vec::new();
+        for class in 0..CLASSES {
+            for example in 0..EXAMPLES {
+                let random = mix(8, Stream::Data, u64::from(class), example as u64);
+                if random % 3 < 2 && (example > 0 || class < 12) {
+                    let flags =
+                        if random % 50 < 1 { TRUTH } else { 0 } | if random % 70 == 3 { DRAWN } else { 0 };
+                    pairs.push((class, example, flags));
+                }
+            }
+        }
+        pairs
+    }
+
+    /// Selects `keep` of the pairs cut into two parts; gives those that stay.
+    fn selected(keep: usize) -> Vec<(u32, usize, u32)> {
+        let all = pairs();
+        let (mut parts, mut work) = (Vec::new(), Vec::new());
+        for classes in [0..400u32, 400..CLASSES] {
+            let mut part = Part::default();
+            part.first_key = classes.start as usize;
+            let mut scores = PartScores::default();
+            for &(class, example, flags) in all.iter().filter(|pair| classes.contains(&pair.0)) {
+                let local_key = class - classes.start;
+                if part.groups.last().is_none_or(|group| group.local_key != local_key) {
+                    part.groups.push(KeyGroup { local_key, start: part.entries.len() as u32 });
+                }
+                part.entries.push(entry(example, flags));
+                scores.scores.of_entries.push(score(class, example));
+            }
+            parts.push(part);
+            work.push(scores);
+        }
+        let mut found = vec![0; EXAMPLES];
+        all.iter().filter(|pair| pair.2 == 0).for_each(|pair| found[pair.1] += 1);
+        Selection::default().run(&mut parts, &mut work, &found, keep);
+        let mut left = Vec::new();
+        for (part, work) in parts.iter().zip(&work) {
+            for (local, range) in part.groups() {
+                assert!(!range.is_empty());
+                let class = (part.first_key + local) as u32;
+                for (&entry, &value) in part.entries[range.clone()].iter().zip(&work.scores.of_entries[range])
+                {
+                    assert_eq!(value, score(class, example_of(entry)));
+                    left.push((class, example_of(entry), entry & (TRUTH | DRAWN)));
+                }
+            }
+        }
+        left
+    }
+
+    fn found_of(pairs: &[(u32, usize, u32)], example: usize) -> Vec<u32> {
+        pairs.iter().filter(|pair| pair.1 == example && pair.2 == 0).map(|pair| pair.0).collect()
+    }
+
+    #[test]
+    fn the_best_stay_and_with_them_all_that_were_not_found() {
+        let (all, left) = (pairs(), selected(30));
+        let flagged = |pairs: &[(u32, usize, u32)]| pairs.iter().filter(|pair| pair.2 != 0).count();
+        assert_eq!(flagged(&left), flagged(&all));
+        assert_eq!(found_of(&left, 0), found_of(&all, 0), "fewer than 30 stay as they are");
+        for example in 1..EXAMPLES {
+            let mut best = found_of(&all, example);
+            best.sort_by(|&a, &b| score(b, example).total_cmp(&score(a, example)));
+            best.truncate(30);
+            best.sort_unstable();
+            assert_eq!(found_of(&left, example), best, "example {example}");
+        }
+    }
+
+    /// Where the threshold comes from a sample, about as many stay, and the best ones.
+    #[test]
+    fn a_sample_finds_about_as_many() {
+        let (all, left) = (pairs(), selected(150));
+        let mut total = 0;
+        for example in 1..EXAMPLES {
+            let (kept, all) = (found_of(&left, example), found_of(&all, example));
+            total += kept.len();
+            let lowest = kept.iter().map(|&class| score(class, example)).fold(f32::INFINITY, f32::min);
+            let above = all.iter().filter(|&&class| score(class, example) >= lowest).count();
+            assert_eq!(kept.len(), above, "example {example}");
+            assert!((75..300).contains(&kept.len()), "{} stay", kept.len());
+        }
+        let mean = total as f64 / (EXAMPLES - 1) as f64;
+        assert!((125.0..175.0).contains(&mean), "{mean} stay on average");
+    }
+}
