@@ -12,6 +12,15 @@ fn every_level_is_found_by_its_name() {
     assert!(levels().is_sorted());
 }
 
+/// Detection takes the best level where the named one is missing: tests that are run
+/// at a level must not pass at another.
+#[test]
+fn the_level_that_the_environment_names_is_used() {
+    if let Ok(name) = std::env::var("LOOKALIKE_CPU") {
+        assert_eq!(Cpu::detect().name(), name);
+    }
+}
+
 #[test]
 fn unknown_level_is_named_with_those_that_exist() {
     let error = Cpu::named("sse9").unwrap_err();
