@@ -192,7 +192,8 @@ mod tests {
     fn a_step_of_thirty_thousand_candidates_has_the_designs_arithmetic() {
         let config = TrainConfig { hidden: vec![128], ..TrainConfig::default() };
         let workload = Workload { config: &config, num_classes: 670_091.0, functions_and_tables: None };
-        let counts = Counts { pairs: 1024.0 * 30_000.0, ..Counts::default() };
+        let pairs = 1024.0 * 30_000.0;
+        let counts = Counts { pairs, trained_pairs: pairs, ..Counts::default() };
         let operations =
             workload.of(Stage::Score, &counts).operations + workload.of(Stage::Update, &counts).operations;
         // docs/design.md: 23.6 GFLOP.
