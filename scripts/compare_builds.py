@@ -262,8 +262,11 @@ def run(binary, *arguments):
 
 
 def train(binary, case, data, folder):
+    # Builds that know how to train on the best of many classes are asked for all, as
+    # those before did.
+    all_classes = ["--retrieve", "0"] if "--retrieve" in run(binary, "train", "--help") else []
     for flags in case.runs:
-        run(binary, "train", data / "train.txt", "--model", folder, "--quiet", *flags)
+        run(binary, "train", data / "train.txt", "--model", folder, "--quiet", *all_classes, *flags)
     return Model(binary, folder, data / "test.txt")
 
 

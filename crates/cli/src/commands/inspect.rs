@@ -138,7 +138,7 @@ fn occupancy(saved: &SavedModel, cpu: Cpu) -> anyhow::Result<Option<(Choice, Occ
         return Ok(None);
     }
     let (classes, dim) = (model.network.output.len, model.network.output.dim);
-    let choice = training.lsh.choose(training.budget_for(classes), classes, dim)?;
+    let choice = training.lsh.choose(training.retrieve_for(classes), classes, dim)?;
     let mut tables = training.lsh.tables(&choice, classes, dim, training.seed)?;
     tables.rebuild(cpu, model.network.output.view());
     Ok(Some((choice, tables.occupancy())))

@@ -201,6 +201,12 @@ impl<'a> Trainer<'a> {
             state.held_out = Some(held_out);
             training
         });
+        // A file may say anything.
+        let position = state.progress.position;
+        if position > 0 && position >= order.len() {
+            let (what, model, data) = ("examples done in this epoch", position, order.len());
+            return Err(TrainError::OtherData { what, model, data });
+        }
         Ok(Self {
             schedule: state.config.lsh.schedule(),
             model,
@@ -474,6 +480,18 @@ mod tests {
         }
         assert!(!postings.of(trained).0.is_empty());
         assert_ne!(row(&trainer, trained), trained_before);
+    }
+
+    #[test]
+    fn a_place_beyond_the_data_is_refused() {
+        let data = data();
+        let trainer = || Trainer::new(config(SparseConfig::default()), data.view(), Cpu::detect()).unwrap();
+        for position in [169, 1 << 62, usize::MAX] {
+            let mut checkpoint = trainer().into_checkpoint();
+            checkpoint.state.progress.position = position;
+            let resumed = Trainer::resume(checkpoint, data.view(), Cpu::detect());
+            assert!(matches!(resumed, Err(TrainError::OtherData { .. })), "{position}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl<'a> Contender<'a> {
         let trainer = pool.install(|| Trainer::new(config.clone(), data.view(), cpu))?;
         let output = &trainer.model.network.output;
         let choice = match config.sampler.uses_tables() {
-            true => Some(config.lsh.choose(config.budget_for(output.len), output.len, output.dim)?),
+            true => Some(config.lsh.choose(config.retrieve_for(output.len), output.len, output.dim)?),
             false => None,
         };
         let values_per_example = data.feature_ids.len() as f64 / data.view().len().max(1) as f64;
