@@ -317,7 +317,8 @@ mod tests {
             .enumerate()
             .map(|(place, &class)| {
                 let class = class as usize;
-                let own = if place < truths { of_example * f64::from(own(class)) / truths as f64 } else { 0.0 };
+                let own =
+                    if place < truths { of_example * f64::from(own(class)) / truths as f64 } else { 0.0 };
                 let range = sparse.range(class);
                 let weight = |id: &u32| {
                     sparse.features[range.clone()]
