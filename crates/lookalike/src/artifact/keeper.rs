@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ModelError, save_checkpoint, save_model};
+use super::{ModelError, Unfinished, save_model};
 use crate::train::{KeepError, Keeper, Trainer};
 
 /// Saves every model that is the best so far; the directory then holds the best.
@@ -45,7 +45,7 @@ impl DirectoryKeeper {
     pub fn save(&mut self, trainer: &Trainer<'_>) -> Result<(), ModelError> {
         let Trainer { model, state, .. } = trainer;
         match self.with_training_state {
-            true => save_checkpoint(&self.directory, model, state),
+            true => Unfinished::of_trainer(&self.directory, trainer)?.finish(),
             false => save_model(&self.directory, model, &state.record()),
         }
     }

@@ -285,6 +285,14 @@ impl Sampler for LshSampler {
         self.tables.refresh(cpu, class_vectors, changed);
     }
 
+    fn tables(&self) -> Option<&HashTables> {
+        Some(&self.tables)
+    }
+
+    fn tables_mut(&mut self) -> Option<&mut HashTables> {
+        Some(&mut self.tables)
+    }
+
     fn stats(&self) -> SamplerStats {
         self.stats
     }

@@ -72,6 +72,9 @@ pub struct TrainConfig {
     pub warmup: u64,
     /// The optimizer.
     pub adam: AdamConfig,
+    /// The length to which each example's gradient of its embedding is cut, if at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip: Option<f32>,
     /// The sparse part beside the network, if there is one.
     pub sparse: Option<SparseConfig>,
     /// Decides all that is random.
@@ -111,6 +114,7 @@ impl Default for TrainConfig {
             lr_schedule: RateSchedule::Linear,
             warmup: 0,
             adam: AdamConfig::default(),
+            clip: None,
             sparse: None,
             seed: 1,
         }
@@ -393,6 +397,8 @@ impl TrainConfig {
         value((1..=1 << 20).contains(&self.batch), "batch", &self.batch, "from 1 to 1048576")?;
         value(self.epochs > 0, "epochs", &self.epochs, "at least 1")?;
         value(self.lr.is_finite() && self.lr > 0.0, "lr", &self.lr, "a positive number")?;
+        let clip = self.clip.unwrap_or(1.0);
+        value(clip.is_finite() && clip > 0.0, "clip", &clip, "a positive number")?;
         value(self.budget != Some(0), "budget", &0, "at least 1")?;
         let sparsity = self.sparsity.unwrap_or(1.0);
         value(sparsity > 0.0 && sparsity <= 1.0, "sparsity", &sparsity, "above 0 and at most 1")?;

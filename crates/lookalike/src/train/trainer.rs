@@ -8,12 +8,13 @@ use rand::Rng as _;
 use super::changed::ChangedClasses;
 use super::config::{ConfigError, TrainConfig};
 use super::context::StepContext;
+use super::finite::{first_bad_parameter, first_bad_tensor};
 use super::sparse::{SparseTraining, hold_out};
 use super::stages::{Stage, StageClock, StageTimes};
-use super::state::{BestScore, Checkpoint, Progress, TrainingState};
+use super::state::{BestScore, Checkpoint, LastRefresh, Progress, SavedTables, TrainingState};
 use super::step::{Proposer, Step};
 use crate::data::{DataFingerprint, Examples};
-use crate::hashing::{Incremental, RefreshSchedule};
+use crate::hashing::{HashTables, Incremental, RefreshSchedule};
 use crate::model::{ClassFrequencies, Model, Network};
 use crate::optim::{Adam, NetworkMoments};
 use crate::random::{Stream, rng};
@@ -56,6 +57,19 @@ pub enum TrainError {
         /// The learning rate.
         rate: f32,
     },
+    /// A parameter is no longer a number.
+    #[error(
+        "{tensor} is no longer finite after iteration {iteration} (epoch {epoch}): training has diverged; try a \
+         learning rate ten times smaller, --clip 1, or look for extreme feature values with `lookalike data stats`"
+    )]
+    NotFinite {
+        /// The first tensor, in the order of a forward pass.
+        tensor: String,
+        /// Steps done.
+        iteration: u64,
+        /// The epoch, from 1.
+        epoch: usize,
+    },
     /// The data does not fit a resumed model.
     #[error("the model has {model} {what}, the training data {data}: resume with the data it was trained on")]
     OtherData {
@@ -69,6 +83,9 @@ pub enum TrainError {
     /// The best model so far can't be kept.
     #[error("cannot save the best model so far")]
     NotKept(#[source] super::run::KeepError),
+    /// A checkpoint can't be written.
+    #[error("cannot write a checkpoint; those before it are as they were")]
+    CheckpointNotKept(#[source] super::run::KeepError),
     /// The data has the right size and is not the same.
     #[error(
         "the training data is not what the model was trained on: sizes are equal, contents differ (checksum \
@@ -98,8 +115,10 @@ pub struct Trainer<'a> {
     /// Examples that are trained on, in this epoch's order.
     order: Vec<u32>,
     order_epoch: Option<usize>,
-    /// False at the start and after resuming within an epoch.
+    /// False at the start, and after resuming within an epoch without the tables.
     has_tables: bool,
+    /// Steps done when the sparse part was found to have diverged.
+    sparse_diverged_at: Option<u64>,
     /// Classes moved since the last refresh, where the tables want to know.
     changed: ChangedClasses,
 }
@@ -120,6 +139,7 @@ impl<'a> Trainer<'a> {
             data: Some(DataFingerprint::of(&examples)),
             held_out: None,
             best: BestScore::default(),
+            refresh: None,
         };
         let model = Model::new(network, ClassFrequencies::of(&examples));
         let mut trainer = Self::start(Checkpoint { model, state }, examples, cpu)?;
@@ -160,6 +180,7 @@ impl<'a> Trainer<'a> {
         state.data = Some(DataFingerprint::of(&examples));
         state.progress.position = 0;
         state.held_out = None;
+        state.refresh = None;
         model.frequencies.add(&ClassFrequencies::of(&examples));
         if let Some(sparse) = &mut model.sparse {
             sparse.set_class_counts(&model.frequencies.examples_of_class);
@@ -171,7 +192,7 @@ impl<'a> Trainer<'a> {
         let Checkpoint { mut model, mut state } = checkpoint;
         let config = &state.config;
         let output = &model.network.output;
-        let proposer = match config.sampler {
+        let mut proposer = match config.sampler {
             SamplerKind::Full => Proposer::All,
             kind => {
                 let setup = config.setup(&model.frequencies.examples_of_class, output.dim);
@@ -184,7 +205,11 @@ impl<'a> Trainer<'a> {
         let teaches = |&i: &u32| examples.teaches(i as usize);
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
         let is_new = state.progress.iteration == 0;
-        let sparse = config.sparse.map(|sparse| {
+        if let (None, Some(held_out)) = (config.sparse, &state.held_out) {
+            // Of a part that diverged within the epoch; they come back at its end.
+            order.retain(|i| held_out.binary_search(i).is_err());
+        }
+        let mut sparse = config.sparse.map(|sparse| {
             let held_out = match state.held_out.take() {
                 Some(held_out) => {
                     order.retain(|i| held_out.binary_search(i).is_err());
@@ -207,6 +232,11 @@ impl<'a> Trainer<'a> {
             let (what, model, data) = ("examples done in this epoch", position, order.len());
             return Err(TrainError::OtherData { what, model, data });
         }
+        let refresh = state.refresh.take().filter(|_| position > 0);
+        let has_tables = refresh.is_some_and(|refresh| {
+            restore(&refresh, state.config.seed, &mut proposer)
+                && restore_near(&refresh, sparse.as_mut(), &model)
+        });
         Ok(Self {
             schedule: state.config.lsh.schedule(),
             model,
@@ -219,14 +249,55 @@ impl<'a> Trainer<'a> {
             times: StageTimes::default(),
             order,
             order_epoch: None,
-            has_tables: false,
+            has_tables,
+            sparse_diverged_at: None,
             changed,
         })
     }
 
     /// The model and all that training needs besides, as they are now.
-    pub fn into_checkpoint(self) -> Checkpoint {
+    pub fn into_checkpoint(mut self) -> Checkpoint {
+        self.state.refresh = self.last_refresh();
         Checkpoint { model: self.model, state: self.state }
+    }
+
+    /// What the last refresh left, if the next step needs it.
+    pub fn last_refresh(&self) -> Option<LastRefresh> {
+        if self.state.progress.position == 0 || !self.has_tables {
+            return None;
+        }
+        let tables = match &self.proposer {
+            Proposer::Sampler(sampler) => sampler.tables(),
+            Proposer::All => None,
+        };
+        let seed = self.state.config.seed;
+        let saved = |tables: &HashTables| {
+            let (shape, codes) = (*tables.family().shape(), tables.codes());
+            SavedTables { seed, shape, codes }
+        };
+        let near = self.sparse.as_ref().map(SparseTraining::lists);
+        Some(LastRefresh { tables: tables.map(saved), near })
+    }
+
+    /// Looks at every number of the model, which is about to be kept: none that is not
+    /// finite leaves the trainer.
+    pub fn check_finite(&self) -> Result<(), TrainError> {
+        first_bad_parameter(&self.model).map_or(Ok(()), |tensor| Err(self.not_finite(tensor)))
+    }
+
+    /// Looks also at what the optimizer remembers, and names the first bad tensor.
+    pub fn detect_anomaly(&self) -> Result<(), TrainError> {
+        first_bad_tensor(&self.model, &self.state).map_or(Ok(()), |tensor| Err(self.not_finite(tensor)))
+    }
+
+    fn not_finite(&self, tensor: String) -> TrainError {
+        let Progress { iteration, epoch, .. } = self.state.progress;
+        TrainError::NotFinite { tensor, iteration, epoch: epoch + 1 }
+    }
+
+    /// After how many steps the sparse part diverged and was dropped, if it did.
+    pub fn sparse_diverged_at(&self) -> Option<u64> {
+        self.sparse_diverged_at
     }
 
     /// Steps in an epoch.
@@ -339,6 +410,7 @@ impl<'a> Trainer<'a> {
             loss: config.loss,
             corrects_log_q: config.corrects_log_q(),
             keep: config.keep_for(self.model.num_classes()),
+            clip: config.clip,
         };
         let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
         if let Some(sparse) = &mut self.sparse {
@@ -353,8 +425,12 @@ impl<'a> Trainer<'a> {
             let start = model.sparse.as_ref().map_or(1.0, |part| part.start().rate());
             let rate = config.sparse_rate_at(progress.iteration, steps_per_epoch) * start;
             if rate > 0.0 {
-                sparse.run(self.cpu, model, batch, rate);
+                let is_finite = sparse.run(self.cpu, model, batch, rate);
                 clock.end(Stage::Update);
+                if !is_finite {
+                    self.sparse_diverged_at = Some(progress.iteration + 1);
+                    (self.sparse, model.sparse, config.sparse) = (None, None, None);
+                }
             }
         }
         loss
@@ -398,8 +474,11 @@ impl<'a> Trainer<'a> {
     /// Where the sparse part is dropped they have nothing left to choose and are
     /// trained on like the others.
     fn end_epoch(&mut self) {
-        let Some(sparse) = &mut self.sparse else { return };
         let TrainingState { config, progress, held_out, .. } = &mut self.state;
+        let Some(sparse) = &mut self.sparse else {
+            self.order.append(held_out.get_or_insert_default());
+            return;
+        };
         let is_last = progress.epoch + 1 >= config.epochs;
         let held_out = held_out.get_or_insert_default();
         if !sparse.end_epoch(self.cpu, &mut self.model, &self.examples, &self.order, held_out, is_last) {
@@ -408,6 +487,21 @@ impl<'a> Trainer<'a> {
             self.order.append(held_out);
         }
     }
+}
+
+/// Makes the tables those of the last refresh; false if they are not what was kept.
+fn restore(refresh: &LastRefresh, seed: u64, proposer: &mut Proposer) -> bool {
+    let Proposer::Sampler(sampler) = proposer else { return true };
+    let Some(tables) = sampler.tables_mut() else { return true };
+    refresh.tables.as_ref().is_some_and(|saved| {
+        saved.seed == seed && saved.shape == *tables.family().shape() && tables.restore(&saved.codes)
+    })
+}
+
+/// The same for the lists of near classes.
+fn restore_near(refresh: &LastRefresh, sparse: Option<&mut SparseTraining>, model: &Model) -> bool {
+    let Some(sparse) = sparse else { return true };
+    refresh.near.as_ref().is_some_and(|lists| sparse.restore(lists, model))
 }
 
 fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError> {

@@ -6,15 +6,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use lookalike::artifact::{self, DirectoryKeeper, DirectoryLock, check_destination};
+use lookalike::artifact::{self, Checkpoints, DirectoryKeeper, DirectoryLock, ModelError, check_destination};
 use lookalike::data::write::{check_file, check_folder};
 use lookalike::metrics::Metrics;
 use lookalike::predict::{Evaluation, Predictor, Search};
 use lookalike::train::{
-    Checkpoint, Every, NothingKept, Outcome, RunPlan, TrainConfig, Trainer, Validation, run as run_training,
+    BestScore, Checkpoint, Every, Outcome, RunPlan, TrainConfig, Trainer, Validation, run as run_training,
 };
 use lookalike_report::human;
 
+use super::keep::Kept;
 use super::{Settings, TrainArguments, describe};
 use crate::exit::{INTERRUPTED, usage};
 use crate::input::{self, Input};
@@ -27,21 +28,25 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
             inform!("{line}");
         }
     };
+    if arguments.resume && arguments.model.is_none() && arguments.checkpoint.is_none() {
+        return Err(usage("--resume needs to know what to go on with: give --model or --checkpoint"));
+    }
     if let (Some(directory), true, true) = (&arguments.model, arguments.resume, arguments.print_config) {
         let saved = artifact::load(directory)?;
         let text = saved.model.text.as_ref().map(|text| text.vectoriser.options().into());
         let settings = Settings { training: saved.record.config, text: text.unwrap_or(base.text) };
         return print_settings(arguments, settings);
     }
-    let previous = match (&arguments.model, arguments.resume) {
-        (Some(directory), true) => Some(artifact::load_checkpoint(directory)?),
-        _ => None,
-    };
-    let mut _lock = None;
+    let checkpoints = arguments.checkpoint.as_ref().map(|folder| Checkpoints::new(folder, arguments.keep));
+    let mut _locks = [None, None];
     if !arguments.print_config {
         check_outputs(arguments)?;
-        _lock = arguments.model.as_deref().map(DirectoryLock::take).transpose()?;
+        let written = [&arguments.model, &arguments.checkpoint];
+        for (lock, directory) in _locks.iter_mut().zip(written) {
+            *lock = directory.as_deref().map(DirectoryLock::take).transpose()?;
+        }
     }
+    let previous = previous(arguments, checkpoints.as_ref(), &say)?;
     if previous.is_some() && arguments.text.any() {
         return Err(usage("--resume goes on with the model's features: they can't be changed"));
     }
@@ -68,12 +73,57 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     if let (Some(path), Some(valid)) = (&arguments.valid, &valid) {
         check_labels(path, valid)?;
     }
-    let outcome = train_and_save(arguments, &mut trainer, test.as_ref(), valid.as_ref(), &say)?;
+    let outcome =
+        train_and_save(arguments, &mut trainer, checkpoints, [test.as_ref(), valid.as_ref()], &say)?;
     if let Some(test) = &test {
         let evaluation = measure(arguments, &trainer, test)?;
         crate::commands::evaluate::print(&evaluation, test.unknown_labels_total(), false)?;
     }
     Ok(if outcome == Outcome::Stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// What training goes on with, if it does.
+fn previous(
+    arguments: &TrainArguments,
+    checkpoints: Option<&Checkpoints>,
+    say: &dyn Fn(String),
+) -> anyhow::Result<Option<Checkpoint>> {
+    let Some(checkpoints) = checkpoints else {
+        let directory = arguments.model.as_ref().filter(|_| arguments.resume);
+        return Ok(directory.map(|directory| artifact::load_checkpoint(directory)).transpose()?);
+    };
+    if !arguments.resume && !checkpoints.is_empty() {
+        return Err(usage(
+            "--checkpoint has checkpoints of another run: go on with --resume, or choose another",
+        ));
+    }
+    let mut tell = |error: &ModelError| inform!("warning: {error}; going on with the checkpoint before it");
+    let newest = checkpoints.newest(&mut tell)?;
+    if arguments.resume && newest.is_none() {
+        say("no checkpoint yet: training starts from the beginning".into());
+    }
+    Ok(newest)
+}
+
+/// A period as the user writes it.
+pub(super) fn period(text: &str) -> Result<Every, String> {
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().unwrap_or(0.0);
+    let every = match unit {
+        "s" => Every::Seconds(number),
+        "m" => Every::Seconds(60.0 * number),
+        "h" => Every::Seconds(3600.0 * number),
+        "step" | "steps" if number.fract() == 0.0 => Every::Iterations(number as u64),
+        "epoch" | "epochs" => Every::Epochs(number),
+        _ => Every::Seconds(0.0),
+    };
+    match every {
+        Every::Iterations(0) | Every::Seconds(0.0) | Every::Epochs(0.0) => {
+            Err("expected a positive number and its unit: 30s, 10m, 2h, 1000steps or 1epoch".into())
+        }
+        every => Ok(every),
+    }
 }
 
 /// The settings with what flags override, and nothing else.
@@ -113,7 +163,12 @@ fn go_on<'a>(
     mut checkpoint: Checkpoint,
     data: &'a Input,
 ) -> anyhow::Result<Trainer<'a>> {
+    let had_sparse_part = checkpoint.state.config.sparse.is_some();
     arguments.settings.apply(&mut checkpoint.state.config)?;
+    if arguments.checkpoint.is_some() && !had_sparse_part {
+        // The same command line goes on with a run that has dropped it.
+        checkpoint.state.config.sparse = None;
+    }
     Ok(Trainer::resume(checkpoint, data.view(), arguments.machine.cpu()?)?)
 }
 
@@ -121,6 +176,9 @@ fn go_on<'a>(
 fn check_outputs(arguments: &TrainArguments) -> anyhow::Result<()> {
     if let Some(directory) = &arguments.model {
         check_destination(directory)?;
+    }
+    if let Some(folder) = &arguments.checkpoint {
+        check_folder(folder).context("--checkpoint")?;
     }
     if let Some(file) = &arguments.log {
         check_file(file).context("--log")?;
@@ -167,8 +225,8 @@ fn progress(arguments: &TrainArguments, trainer: &Trainer<'_>) -> anyhow::Result
 fn train_and_save(
     arguments: &TrainArguments,
     trainer: &mut Trainer<'_>,
-    test: Option<&Input>,
-    valid: Option<&Input>,
+    checkpoints: Option<Checkpoints>,
+    [test, valid]: [Option<&Input>; 2],
     say: &dyn Fn(String),
 ) -> anyhow::Result<Outcome> {
     let mut progress = progress(arguments, trainer)?;
@@ -188,29 +246,54 @@ fn train_and_save(
     Metrics::new(&arguments.metrics.options(), None)?;
     let limit = arguments.time_limit.map(Duration::try_from_secs_f64).transpose();
     let limit = limit.map_err(|_| usage("--time-limit must be a number of seconds, 0 or more"))?;
-    let plan = RunPlan { validation, time_limit: limit };
-    let had_sparse_part = trainer.model.sparse.is_some();
-    let keeper = arguments.model.as_ref();
-    let mut keeper = keeper.map(|path| DirectoryKeeper::new(path, !arguments.without_training_state));
-    let result = match (&mut keeper, valid) {
-        (Some(keeper), Some(valid)) => {
-            if arguments.resume {
-                // A model that goes on is itself the best so far.
-                trainer.state.best.value = measure(arguments, trainer, valid)?.first();
-                keeper.holds_best();
-            }
-            progress = progress.of_best();
-            run_training(trainer, &plan, keeper, &mut progress)
-        }
-        _ => run_training(trainer, &plan, &mut NothingKept, &mut progress),
+    let plan = RunPlan {
+        validation,
+        time_limit: limit,
+        checkpoint_every: checkpoints.as_ref().map(|_| arguments.checkpoint_every),
+        detect_anomaly: arguments.detect_anomaly,
     };
+    let had_sparse_part = trainer.model.sparse.is_some();
+    let model = arguments.model.as_ref();
+    let model = model.map(|path| DirectoryKeeper::new(path, !arguments.without_training_state));
+    let mut kept = Kept { model, keeps_best: valid.is_some(), checkpoints };
+    if let (Some(model), Some(valid)) = (&mut kept.model, valid) {
+        if arguments.resume {
+            find_best(arguments, trainer, model, valid)?;
+        }
+        progress = progress.of_best();
+    }
+    let result = run_training(trainer, &plan, &mut kept, &mut progress);
     progress.finish();
+    let written = kept.checkpoints.as_mut().map_or(Ok(()), Checkpoints::wait);
     let outcome = result?;
     describe::end(trainer, outcome, had_sparse_part, say);
-    if let Some(keeper) = keeper {
-        save(trainer, keeper, say)?;
+    if let Some(model) = kept.model {
+        save(trainer, model, say)?;
     }
+    written.context("cannot write the last checkpoint")?;
     Ok(outcome)
+}
+
+/// The best model of a run that goes on is in its directory.
+fn find_best(
+    arguments: &TrainArguments,
+    trainer: &mut Trainer<'_>,
+    model: &mut DirectoryKeeper,
+    valid: &Input,
+) -> anyhow::Result<()> {
+    if arguments.checkpoint.is_none() {
+        // What goes on is itself the best so far.
+        trainer.state.best.value = measure(arguments, trainer, valid)?.first();
+        model.holds_best();
+    } else if trainer.state.best.value.is_some() {
+        match artifact::load(model.directory()) {
+            Ok(_) => model.holds_best(),
+            // Somebody removed it: the next best one takes its place.
+            Err(ModelError::NotAModel { .. }) => trainer.state.best = BestScore::default(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Saves the model, unless the best one is there already; then `trainer.model` becomes

@@ -46,6 +46,9 @@ pub(crate) struct SettingArguments {
     /// Passes over the training data
     #[arg(long, value_name = "E")]
     epochs: Option<usize>,
+    /// Cut each example's gradient of its embedding to this length
+    #[arg(long, value_name = "LENGTH")]
+    clip: Option<f32>,
     /// Examples a step
     #[arg(long, value_name = "B")]
     batch: Option<usize>,
@@ -166,6 +169,9 @@ impl SettingArguments {
         set(&mut config.lr, &self.lr);
         set(&mut config.lr_schedule, &self.lr_schedule);
         set(&mut config.warmup, &self.warmup);
+        if self.clip.is_some() {
+            config.clip = self.clip;
+        }
         set(&mut config.adam.decay, &self.adam);
         set(&mut config.seed, &self.seed);
         let lsh = &mut config.lsh;
