@@ -3,9 +3,12 @@
 
 mod answers;
 mod bad_input;
+mod bombs;
+mod crash;
 mod damage;
 mod demo;
 mod files;
+mod full_disk;
 mod interruption;
 mod names;
 mod outputs;

@@ -17,7 +17,7 @@ use crate::data::{DataFingerprint, Examples};
 use crate::hashing::{HashTables, Incremental, RefreshSchedule};
 use crate::model::{ClassFrequencies, Model, Network};
 use crate::optim::{Adam, NetworkMoments};
-use crate::random::{Stream, rng};
+use crate::random::{Rng, Stream, rng};
 use crate::sampling::{self, SamplerKind, SamplerStats};
 
 /// What a step did.
@@ -128,6 +128,7 @@ impl<'a> Trainer<'a> {
     pub fn new(config: TrainConfig, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
         let start = Instant::now();
         config.check(&examples)?;
+        config.check_memory(examples.num_features, examples.num_classes)?;
         let shape = config.network(examples.num_features, examples.num_classes);
         let mut network = Network::random(shape, config.init, config.seed);
         let bias = config.loss.over_candidates().starting_bias(examples.num_classes);
@@ -206,7 +207,7 @@ impl<'a> Trainer<'a> {
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
         let is_new = state.progress.iteration == 0;
         if let (None, Some(held_out)) = (config.sparse, &state.held_out) {
-            // Of a part that diverged within the epoch; they come back at its end.
+            // Of a part that was dropped; they come back with the next epoch.
             order.retain(|i| held_out.binary_search(i).is_err());
         }
         let mut sparse = config.sparse.map(|sparse| {
@@ -450,12 +451,21 @@ impl<'a> Trainer<'a> {
     /// Fisher–Yates on the sorted order, so that an epoch's order depends on the
     /// seed and the epoch alone, also after resuming.
     fn shuffle(&mut self, epoch: usize) {
+        if let (None, Some(held_out)) = (&self.sparse, &mut self.state.held_out)
+            && self.state.progress.position == 0
+        {
+            self.order.append(held_out);
+        }
         self.order.sort_unstable();
         let mut random = rng(self.state.config.seed, Stream::Shuffle, epoch as u64, 0);
-        for i in (1..self.order.len()).rev() {
-            let j = crate::random::below(random.next_u64(), i as u32 + 1) as usize;
-            self.order.swap(i, j);
+        let window = self.state.config.shuffle_window.unwrap_or(usize::MAX).min(self.order.len());
+        if window < self.order.len() {
+            let blocks: Vec<&[u32]> = self.order.chunks(window.div_ceil(BLOCKS_A_WINDOW)).collect();
+            let mut places: Vec<u32> = (0..blocks.len() as u32).collect();
+            shuffle(&mut places, &mut random);
+            self.order = places.iter().flat_map(|&block| blocks[block as usize]).copied().collect();
         }
+        self.order.chunks_mut(window.max(1)).for_each(|window| shuffle(window, &mut random));
         self.order_epoch = Some(epoch);
     }
 
@@ -471,21 +481,27 @@ impl<'a> Trainer<'a> {
     }
 
     /// Lets held-out examples choose how much the other parts of the model count.
-    /// Where the sparse part is dropped they have nothing left to choose and are
-    /// trained on like the others.
+    /// Where the sparse part is dropped they have nothing left to choose: from the next
+    /// epoch on they are trained on like the others.
     fn end_epoch(&mut self) {
+        let Some(sparse) = &mut self.sparse else { return };
         let TrainingState { config, progress, held_out, .. } = &mut self.state;
-        let Some(sparse) = &mut self.sparse else {
-            self.order.append(held_out.get_or_insert_default());
-            return;
-        };
         let is_last = progress.epoch + 1 >= config.epochs;
         let held_out = held_out.get_or_insert_default();
         if !sparse.end_epoch(self.cpu, &mut self.model, &self.examples, &self.order, held_out, is_last) {
             self.sparse = None;
             config.sparse = None;
-            self.order.append(held_out);
         }
+    }
+}
+
+/// Blocks of neighbours that are shuffled together.
+const BLOCKS_A_WINDOW: usize = 64;
+
+fn shuffle(list: &mut [u32], random: &mut Rng) {
+    for i in (1..list.len()).rev() {
+        let j = crate::random::below(random.next_u64(), i as u32 + 1) as usize;
+        list.swap(i, j);
     }
 }
 
@@ -574,6 +590,46 @@ mod tests {
         }
         assert!(!postings.of(trained).0.is_empty());
         assert_ne!(row(&trainer, trained), trained_before);
+    }
+
+    #[test]
+    fn a_window_is_made_of_blocks_and_an_epoch_of_all_examples() {
+        let data = data();
+        let config = TrainConfig { sparse: None, ..config(SparseConfig::default()) };
+        let order = |window, epoch| {
+            let config = TrainConfig { shuffle_window: window, ..config.clone() };
+            let mut trainer = Trainer::new(config, data.view(), Cpu::detect()).unwrap();
+            trainer.shuffle(epoch);
+            trainer.order
+        };
+        let sorted = |mut order: Vec<u32>| {
+            order.sort_unstable();
+            order
+        };
+        let all = order(None, 0);
+        // A window that holds all is none.
+        assert_eq!(order(Some(10_000), 0), all);
+        // 128 examples: blocks of two, of which 64 stand together.
+        let windows = order(Some(128), 0);
+        assert!(windows != all && windows != order(Some(128), 1));
+        assert_eq!(sorted(windows.clone()), sorted(all));
+        let neighbours = sorted(windows.clone());
+        let blocks: Vec<&[u32]> = neighbours.chunks(2).collect();
+        let is_cut = |block: &&&[u32]| {
+            let window = |i: &u32| windows.iter().position(|j| i == j).unwrap() / 128;
+            block.iter().any(|i| window(i) != window(&block[0]))
+        };
+        // The last block is short, so that one may lie across.
+        assert!(blocks.iter().filter(is_cut).count() <= 1);
+    }
+
+    #[test]
+    fn a_model_that_no_memory_holds_is_refused() {
+        let mut data = data();
+        data.num_classes = u32::MAX as usize;
+        let config = TrainConfig { hidden: vec![16_384], ..config(SparseConfig::default()) };
+        let refused = Trainer::new(config, data.view(), Cpu::detect()).err().unwrap();
+        assert!(matches!(refused, TrainError::Config(ConfigError::Memory { .. })), "{refused}");
     }
 
     #[test]
