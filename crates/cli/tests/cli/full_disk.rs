@@ -38,9 +38,9 @@ impl Drop for SmallDisk {
 fn a_full_disk_is_told_and_what_was_there_still_opens() {
     let folder = Folder::with_numbers();
     let Some(_disk) = SmallDisk::mount(folder.path("disk")) else { return };
-    let train = "train made/train.txt --budget 12 --epochs 1 -q";
+    let train = "train made/train.txt --budget 12 -q";
     let checkpoint = "--checkpoint disk/steps --checkpoint-every 1epoch";
-    folder.succeed(&format!("{train} --hidden 8 --model disk/model {checkpoint}"));
+    folder.succeed(&format!("{train} --epochs 1 --hidden 8 --model disk/model {checkpoint}"));
     let before = folder.succeed("predict disk/model made/test.txt").out;
     let fails = |line: &str| {
         let done = folder.run(line);
@@ -48,8 +48,8 @@ fn a_full_disk_is_told_and_what_was_there_still_opens() {
         assert!(done.errors.contains("No space left") && !done.errors.contains("damaged"), "{}", done.errors);
         assert!(done.errors.contains("disk/"), "{}", done.errors);
     };
-    fails(&format!("{train} --hidden 1024 --model disk/model"));
-    fails(&format!("{train} --hidden 1024 --checkpoint disk/others --checkpoint-every 2steps"));
+    fails(&format!("{train} --epochs 1 --hidden 1024 --model disk/model"));
+    fails(&format!("{train} --epochs 1 --hidden 1024 --checkpoint disk/others --checkpoint-every 2steps"));
     fails("data synth --classes 80 --features 300 --train 60000 --test 100 --out disk/made");
     assert_eq!(folder.succeed("predict disk/model made/test.txt").out, before);
     folder.succeed(&format!("{train} --hidden 8 --epochs 2 --model disk/model {checkpoint} --resume"));

@@ -103,11 +103,17 @@ impl Keeper for Checkpoints {
 
 /// The checkpoints in a folder, oldest first.
 fn steps(folder: &Path) -> Vec<PathBuf> {
+    let mut steps = named_steps(folder);
+    steps.retain(|step| step.join(CONFIG_FILE).exists());
+    steps
+}
+
+/// All folders that are called like checkpoints, oldest first.
+fn named_steps(folder: &Path) -> Vec<PathBuf> {
     let is_step = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let number = name.strip_prefix(PREFIX);
         number.is_some_and(|number| number.len() == 10 && number.bytes().all(|b| b.is_ascii_digit()))
-            && path.join(CONFIG_FILE).exists()
     };
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut steps: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_step).collect();
@@ -117,8 +123,9 @@ fn steps(folder: &Path) -> Vec<PathBuf> {
 
 /// Removes all but the last checkpoints. What fails is tried again after the next one.
 fn remove_old(folder: &Path, keep: usize) {
-    let steps = steps(folder);
-    for step in &steps[..steps.len().saturating_sub(keep)] {
+    let kept = steps(folder);
+    let Some(oldest) = kept.len().checked_sub(keep).map(|first| &kept[first]) else { return };
+    for step in named_steps(folder).iter().take_while(|step| *step < oldest) {
         // The list of files goes last, so that whoever dies here can be followed.
         for file in files_of_model(step).unwrap_or_default() {
             let _ = fs::remove_file(file);

@@ -152,7 +152,11 @@ pub fn run(
             break Outcome::Finished;
         }
         let before = Moment::of(trainer);
-        let report = trainer.step()?;
+        // The tensor says more than the loss that came of it.
+        let report = trainer.step().map_err(|error| match plan.detect_anomaly {
+            true => trainer.detect_anomaly().err().unwrap_or(error),
+            false => error,
+        })?;
         if plan.detect_anomaly {
             trainer.detect_anomaly()?;
         }
