@@ -195,7 +195,7 @@ impl<'a> Trainer<'a> {
             let training = if is_new {
                 SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
             } else {
-                let is_trained = state.progress.epoch >= sparse.epochs;
+                let is_trained = state.progress.epoch >= config.sparse_epochs();
                 SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
             };
             state.held_out = Some(held_out);
@@ -337,6 +337,7 @@ impl<'a> Trainer<'a> {
             seed: config.seed,
             iteration: progress.iteration,
             loss: config.loss,
+            labels_counted: config.labels_counted,
             corrects_log_q: config.corrects_log_q(),
             keep: config.keep_for(self.model.num_classes()),
         };

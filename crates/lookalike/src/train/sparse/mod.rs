@@ -12,6 +12,7 @@ mod start;
 mod step;
 
 pub use config::SparseConfig;
+pub(super) use step::LABELS_COUNTED;
 
 use lookalike_kernels::Cpu;
 
