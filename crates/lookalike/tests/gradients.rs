@@ -126,7 +126,7 @@ impl Case<'_> {
 
     /// The mean loss of the batch, each example's times its weight.
     fn loss(&self, parameters: &Parameters) -> f64 {
-        let counted = |e| self.scored[e].iter().filter(|s| s.1).count().min(LABELS_COUNTED) as f64;
+        let counted = |e: usize| self.scored[e].iter().filter(|s| s.1).count().min(LABELS_COUNTED) as f64;
         let weight = |e: usize| f64::from(self.examples.weights[e]) * counted(e);
         let weighted = |e| weight(e) * self.example_loss(parameters, e);
         let total: f64 = (0..self.examples.len()).map(weighted).sum();

@@ -47,7 +47,7 @@ pub struct TrainConfig {
     pub sparsity: Option<f64>,
     /// Classes that the hash tables may give an example, of which the best `budget` are
     /// trained on. 0, or anything up to the budget, trains on all that they give, as the
-    /// paper does.
+    /// paper does. Unset, see [`TrainConfig::retrieve_for`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retrieve: Option<usize>,
     /// The mixed sampler.
@@ -296,9 +296,6 @@ impl TrainConfig {
             }
             false => format!("auto: no sparse weights, which could be {entries_at_most:.0}"),
         });
-        // Where sparse weights bring near classes, the best of more gained nothing
-        // (docs/notes/selection.md).
-        let retrieve = sparse.map(|_| 0);
         let labels_counted = LABELS_COUNTED;
         if labels > count {
             why.push(format!(
@@ -306,7 +303,7 @@ impl TrainConfig {
             ));
         }
         let budget = Some(budget);
-        (Self { epochs, batch, labels_counted, budget, retrieve, sparse, ..Self::default() }, why)
+        (Self { epochs, batch, labels_counted, budget, sparse, ..Self::default() }, why)
     }
 
     /// Negatives an example for so many classes: `budget`, or `sparsity · N`. By default
@@ -329,13 +326,16 @@ impl TrainConfig {
     }
 
     /// Classes that the hash tables may give an example: `retrieve`, or by default ten
-    /// times the budget, but no more than 1,000.
+    /// times the budget, but no more than 1,000; none besides the budget where there are
+    /// sparse weights (docs/notes/selection.md).
     pub fn retrieve_for(&self, num_classes: usize) -> usize {
         let budget = self.budget_for(num_classes);
         if !self.sampler.can_select() {
             return budget;
         }
-        let wanted = self.retrieve.unwrap_or(RETRIEVE_MAX.min(RETRIEVE_TIMES * budget));
+        // Where sparse weights bring near classes, the best of more gained nothing.
+        let by_default = if self.sparse.is_some() { 0 } else { RETRIEVE_MAX.min(RETRIEVE_TIMES * budget) };
+        let wanted = self.retrieve.unwrap_or(by_default);
         wanted.clamp(budget, num_classes.max(budget))
     }
 

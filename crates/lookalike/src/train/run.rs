@@ -129,6 +129,7 @@ pub fn run(
         let seconds = report.progress.train_seconds - started;
         let out_of_time = plan.time_limit.is_some_and(|limit| seconds >= limit.as_secs_f64());
         if observer.should_stop() {
+            trainer.settle();
             return Ok(Outcome::Stopped);
         }
         if let Some(validation) = &plan.validation {
@@ -141,6 +142,7 @@ pub fn run(
             }
         }
         if out_of_time {
+            trainer.settle();
             return Ok(Outcome::TimeLimit);
         }
     }
@@ -152,6 +154,7 @@ fn evaluate(
     keeper: &mut dyn Keeper,
     observer: &mut dyn Observer,
 ) -> Result<(), TrainError> {
+    trainer.settle();
     let evaluation = validation.evaluate(trainer);
     let is_best = trainer.state.best.take(evaluation.first());
     observer.on_evaluation(trainer, &evaluation, is_best);

@@ -36,7 +36,7 @@ impl Default for SparseConfig {
             start: 12.0,
             negatives: 50,
             entries_max: 2000,
-            held_out: 1000,
+            held_out: 2000,
             neighbours: true,
         }
     }
