@@ -46,7 +46,7 @@ fn sums_and_maxima_are_taken_in_the_order_of_ranks_everywhere() {
 fn gathered_values_stand_in_the_order_of_ranks() {
     let outcomes = Threads::run(3, |collective| {
         let rank = collective.rank();
-        let texts = collective.gather_texts("abc"[..rank].as_bytes());
+        let texts = collective.gather_texts(&b"abc"[..rank]);
         let mut word = [rank as u8; 5];
         collective.broadcast_bytes(2, &mut word);
         collective.barrier();
