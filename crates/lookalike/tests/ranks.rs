@@ -106,7 +106,7 @@ fn assert_as_one_process(config: &TrainConfig) {
         assert!(whole(&again) == whole(&runs), "{name}: the same bits again on {ranks} ranks");
         assert_eq!(whole(&runs).1.len(), weights(alone.whole.as_ref().unwrap()).1.len());
     }
-    assert!(alone.p_at_1 > 20.0, "{name}: it learns, {}", alone.p_at_1);
+    assert!(alone.p_at_1 > 10.0, "{name}: it learns, {}", alone.p_at_1);
 }
 
 #[test]

@@ -51,6 +51,11 @@ pub trait Collective: Send + Sync + std::fmt::Debug {
 
     /// Bytes that this rank has sent so far to others.
     fn bytes_sent(&self) -> u64;
+
+    /// Seconds spent in all this so far, most of them in waiting for others.
+    fn seconds_waited(&self) -> f64 {
+        0.0
+    }
 }
 
 /// What a method sends: `blocks` of `bytes` each, one of which stays here.

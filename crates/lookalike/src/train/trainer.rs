@@ -35,6 +35,8 @@ pub struct StepReport {
     pub batch: usize,
     /// Whether the hash tables were refreshed before it.
     pub refreshed: bool,
+    /// Bytes that it sent to other ranks.
+    pub bytes_sent: u64,
 }
 
 /// Training went wrong.
@@ -348,6 +350,7 @@ impl<'a> Trainer<'a> {
     /// Trains on one batch.
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
         let start = Instant::now();
+        let sent_before = self.shard.collective().bytes_sent();
         let progress = self.state.progress;
         let starts_epoch = progress.position == 0;
         if self.order_epoch != Some(progress.epoch) {
@@ -374,7 +377,8 @@ impl<'a> Trainer<'a> {
         }
         self.advance(end, start.elapsed().as_secs_f64());
         let batch = end - progress.position;
-        Ok(StepReport { progress: self.state.progress, loss, rate, batch, refreshed })
+        let bytes_sent = self.shard.collective().bytes_sent() - sent_before;
+        Ok(StepReport { progress: self.state.progress, loss, rate, batch, refreshed, bytes_sent })
     }
 
     /// Moves all parts of the model by a batch; gives the network's loss.

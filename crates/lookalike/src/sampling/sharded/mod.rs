@@ -73,8 +73,8 @@ impl Sampler for OwnClasses {
                 let (found, drawn) = negatives.split_at(counts.found as usize);
                 let mut places = slot.classes.iter_mut();
                 let mut keep = |classes: &[u32]| {
-                    places.by_ref().zip(shard.own(classes)).map(|(place, class)| *place = class).count()
-                        as u32
+                    let own = shard.own(classes).zip(places.by_ref());
+                    own.map(|(class, place)| *place = class).count() as u32
                 };
                 let (truths, found, drawn) = (keep(truths), keep(found), keep(drawn));
                 *slot.counts = Counts { truths, found, drawn, ..counts };
