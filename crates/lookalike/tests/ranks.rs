@@ -215,7 +215,8 @@ fn ranks_that_differ_are_named() {
 fn what_is_not_sharded_is_refused() {
     let data = data(CLASSES, 1);
     let config = TrainConfig { sparse: Some(SparseConfig::default()), ..config(SamplerKind::LshEmbedding) };
-    let start = |collective| Trainer::new_on(collective, config.clone(), data.view(), Cpu::detect()).map(|_| ());
+    let start =
+        |collective| Trainer::new_on(collective, config.clone(), data.view(), Cpu::detect()).map(|_| ());
     for outcome in Threads::run(2, start) {
         assert!(matches!(outcome, Err(TrainError::NotSharded(_))));
     }

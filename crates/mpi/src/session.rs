@@ -16,7 +16,9 @@ pub enum StartError {
     #[error("MPI is running already")]
     Running,
     /// The thread that trains is not the one that started MPI.
-    #[error("this MPI library can't be called from another thread than the first (it lacks MPI_THREAD_SERIALIZED)")]
+    #[error(
+        "this MPI library can't be called from another thread than the first (it lacks MPI_THREAD_SERIALIZED)"
+    )]
     Threads,
 }
 

@@ -206,7 +206,8 @@ impl<'a> ShardRanker<'a> {
         let of_example = |example: usize| {
             let rows = all.chunks_exact(own.len()).flat_map(|of_rank| &of_rank[example * k..][..k]);
             let scored = rows.map(|&[score, class]| (f32::from_bits(score) + 0.0, class));
-            let mut scored: Vec<(f32, u32)> = scored.filter(|&(score, _)| score > f32::NEG_INFINITY).collect();
+            let mut scored: Vec<(f32, u32)> =
+                scored.filter(|&(score, _)| score > f32::NEG_INFINITY).collect();
             scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
             scored.into_iter().take(k).map(|(_, class)| class).collect()
         };

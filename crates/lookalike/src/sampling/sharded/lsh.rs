@@ -370,7 +370,9 @@ fn take_runs(collective: &dyn Collective, tables: &HashTables, walks: &mut [Walk
         .iter()
         .zip(&cuts)
         .map(|(walk, cut)| {
-            cut.map_or([0; 2], |cut| [walk.buckets[cut.step].len() as u32, walk.own_of(cut.step).len() as u32])
+            cut.map_or([0; 2], |cut| {
+                [walk.buckets[cut.step].len() as u32, walk.own_of(cut.step).len() as u32]
+            })
         })
         .collect();
     let all = collective.gather(&own_counts);
