@@ -10,8 +10,8 @@ use bytemuck::{NoUninit, Pod, Zeroable};
 
 use super::Collective;
 
-/// Up to so many bytes go to everybody at once.
-const SMALL_BYTES: usize = 2048;
+/// Everybody sends everything to everybody as long as nobody gets more bytes than this.
+const SMALL_BYTES: usize = 16 << 10;
 /// Bytes that go to rank 0 in one message: what MPI counts with 31 bits.
 const CHUNK_BYTES: usize = 64 << 20;
 
@@ -111,7 +111,7 @@ fn reduce<T: NoUninit + Pod + Zeroable>(
     if size == 1 || values.is_empty() {
         return;
     }
-    if size_of_val(values) <= SMALL_BYTES {
+    if size_of_val(values) * size <= SMALL_BYTES {
         let all = collective.gather(values);
         return join_blocks(&all, values, join);
     }
