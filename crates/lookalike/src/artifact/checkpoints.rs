@@ -67,7 +67,17 @@ impl Checkpoints {
     pub fn write(&mut self, trainer: &Trainer<'_>) -> Result<(), ModelError> {
         self.wait()?;
         let step = self.folder.join(format!("{PREFIX}{:010}", trainer.state.progress.iteration));
-        let unfinished = Unfinished::of_trainer(&step, trainer)?;
+        let unfinished = match trainer.shard().is_whole() {
+            true => Unfinished::of_trainer(&step, trainer)?,
+            // All ranks put the whole together, and the first one has it.
+            false => match trainer.gather() {
+                Some(Checkpoint { model, state }) => {
+                    let record = (&state.config, state.progress);
+                    Unfinished::write(&step, &model, record, Some((&state, None)))?
+                }
+                None => return Ok(()),
+            },
+        };
         let (folder, keep) = (self.folder.clone(), self.keep);
         self.finishing = Some(std::thread::spawn(move || {
             unfinished.finish()?;

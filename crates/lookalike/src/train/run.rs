@@ -6,7 +6,7 @@ use super::state::Progress;
 use super::trainer::{StepReport, TrainError, Trainer};
 use crate::data::Examples;
 use crate::metrics::MetricOptions;
-use crate::predict::{Evaluation, Predictor, Search};
+use crate::predict::Evaluation;
 
 /// How often to evaluate, or to write a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -69,8 +69,8 @@ pub struct Validation<'a> {
 impl Validation<'_> {
     /// Measures the model as it is now.
     pub fn evaluate(&self, trainer: &Trainer<'_>) -> Evaluation {
-        Predictor::new(&trainer.model, trainer.cpu())
-            .evaluate(&self.examples, self.unknown_labels, &self.metrics, Search::Exact)
+        trainer
+            .evaluate(&self.examples, self.unknown_labels, &self.metrics)
             .expect("metric options are checked before training starts")
     }
 }
@@ -163,7 +163,9 @@ pub fn run(
         observer.on_step(trainer, &report);
         let now = Moment::of(trainer);
         let out_of_time = plan.time_limit.is_some_and(|limit| now.seconds - started >= limit.as_secs_f64());
-        if observer.should_stop() {
+        // Ranks have clocks and users of their own, and must end at the same step.
+        let [out_of_time, is_stopped] = trainer.wishes_of_all([out_of_time, observer.should_stop()]);
+        if is_stopped {
             break Outcome::Stopped;
         }
         if let Some(validation) = &plan.validation {
@@ -187,6 +189,9 @@ pub fn run(
     if plan.checkpoint_every.is_some() && last_kept != Some(trainer.state.progress.iteration) {
         keep_last(trainer, keeper)?;
     }
+    if matches!(outcome, Outcome::Stopped | Outcome::TimeLimit) {
+        trainer.settle();
+    }
     trainer.check_finite()?;
     Ok(outcome)
 }
@@ -202,6 +207,7 @@ fn evaluate(
     keeper: &mut dyn Keeper,
     observer: &mut dyn Observer,
 ) -> Result<(), TrainError> {
+    trainer.settle();
     let evaluation = validation.evaluate(trainer);
     let is_best = trainer.state.best.take(evaluation.first());
     observer.on_evaluation(trainer, &evaluation, is_best);
