@@ -28,6 +28,6 @@ pub use ask::{Ask, Search};
 pub(crate) use best::Best;
 pub use evaluate::Evaluation;
 pub use exact::{SparseQueries, TopKScratch, top_k};
-pub use explain::{Contributions, contributions};
+pub use explain::{Contributions, Explainer, contributions};
 pub use predictor::{NamedClass, Predictor};
 pub use ranking::{Ranked, TopK};
