@@ -163,6 +163,7 @@ async fn model(State(shared): State<Shared>) -> Response {
     let limits = shared.settings.limits;
     card["limits"] = json!({
         "body_bytes": limits.body_bytes, "items": limits.items, "k": limits.k, "classes": limits.classes,
+        "explained": limits.explained,
     });
     card["version"] = env!("CARGO_PKG_VERSION").into();
     ([(header::CONTENT_TYPE, JSON)], card.to_string()).into_response()
