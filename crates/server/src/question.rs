@@ -36,6 +36,8 @@ struct PredictBody {
     #[serde(default)]
     search: SearchName,
     #[serde(default)]
+    effort: Option<u32>,
+    #[serde(default)]
     explain: bool,
 }
 
@@ -94,10 +96,7 @@ impl Question {
             probabilities: body.probabilities,
             threshold: body.threshold,
             only: body.only,
-            search: match body.search {
-                SearchName::Exact => Search::Exact,
-                SearchName::Fast => Search::FAST,
-            },
+            search: search(body.search, body.effort)?,
         };
         if wish.threshold.is_some_and(|threshold| !threshold.is_finite()) {
             return Err(ApiError::invalid("not_finite", "threshold: found a number too large to be one"));
@@ -143,6 +142,15 @@ impl Question {
             return Err(ApiError::invalid("too_many_classes", message));
         }
         Ok(())
+    }
+}
+
+fn search(name: SearchName, effort: Option<u32>) -> Result<Search, ApiError> {
+    match (name, effort) {
+        (SearchName::Exact, None) => Ok(Search::Exact),
+        (SearchName::Fast, None) => Ok(Search::FAST),
+        (SearchName::Fast, Some(effort)) if effort > 0 => Ok(Search::Fast { effort: Some(effort as usize) }),
+        _ => Err(ApiError::invalid("invalid_effort", "effort: expected at least 1, and search to be fast")),
     }
 }
 

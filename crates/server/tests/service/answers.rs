@@ -2,6 +2,7 @@
 
 use lookalike::artifact;
 use lookalike::data::Dataset;
+use lookalike::model::Model;
 use lookalike::predict::{Ask, Predictor};
 use lookalike_kernels::Cpu;
 use serde_json::{Value, json};
@@ -20,7 +21,7 @@ fn classes(answer: &Value) -> Vec<(String, u32, f32)> {
 /// What the library answers.
 fn expected(
     model: &str,
-    data: impl Fn(&Predictor<&lookalike::model::Model>) -> Dataset,
+    data: impl Fn(&Predictor<&Model>) -> Dataset,
     ask: Ask<'_>,
 ) -> Vec<(String, u32, f32)> {
     let saved = artifact::load(&fixture(model)).unwrap();
@@ -55,7 +56,7 @@ fn features_come_in_two_forms_and_any_order() {
     let object = service.predict(r#"{"features": {"5": -2, "0": 0.25, "2": 1.5}, "k": 3}"#).good();
     assert_eq!(pairs, object);
     features.sort_unstable_by_key(|&(id, _)| id);
-    let data = |predictor: &Predictor<_>| {
+    let data = |predictor: &Predictor<&Model>| {
         let mut data = Dataset::empty(predictor.model().num_features(), predictor.model().num_classes());
         data.push(features, &[]);
         data

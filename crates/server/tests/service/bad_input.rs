@@ -64,6 +64,8 @@ fn json_that_says_something_else() {
     refuses(&service, "{\"text\": \"a\", \"only\": []}", 422, "no_classes");
     refuses(&service, "{\"text\": \"a\", \"only\": [\"Atlantis\"]}", 422, "unknown_class");
     refuses(&service, "{\"vector\": [1]}", 422, "no_vector_model");
+    refuses(&service, "{\"text\": \"a\", \"effort\": 9}", 422, "invalid_effort");
+    refuses(&service, "{\"text\": \"a\", \"search\": \"fast\", \"effort\": 0}", 422, "invalid_effort");
     assert_eq!(service.predict("{\"text\": \"a\"}").status, 200);
 }
 
