@@ -97,6 +97,7 @@ function clear() {
   show("empty", true);
   show("prior", false);
   show("details", false);
+  show("alike", false);
 }
 
 function complain(message) {
@@ -153,8 +154,10 @@ function choose(place) {
   byId("classes").querySelectorAll("button").forEach((button, i) => button.setAttribute("aria-pressed", i === place));
   const picked = answer.classes[place];
   show("details", picked !== undefined);
+  show("alike", picked !== undefined);
   if (!picked) return;
   byId("details-title").textContent = `Why ${picked.name}?`;
+  byId("alike-title").textContent = `What looks like ${picked.name}`;
   showFeatures(picked.explanation);
   showLookalikes(picked.name);
 }
@@ -163,7 +166,7 @@ function showFeatures({ features, other_features, nearest_examples, constant }) 
   const rows = features.map(({ id, name, contribution }) => [element("span", { className: "ngram" }, name ?? `feature ${id}`), contribution]);
   if (other_features !== 0) rows.push(["other features", other_features]);
   if (nearest_examples !== 0) rows.push(["nearest training examples", nearest_examples]);
-  rows.push(["whatever is asked (biases)", constant]);
+  rows.push(["biases", constant]);
   const largest = Math.max(...rows.map(([, contribution]) => Math.abs(contribution)), 1e-9);
   const line = ([label, contribution]) => {
     const bar = barred(element("td", {}), Math.abs(contribution) / largest);

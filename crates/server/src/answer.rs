@@ -15,7 +15,7 @@ use crate::question::{Features, Item, Question, Wish};
 use crate::served::Served;
 
 /// Features of an explanation, the strongest ones.
-const EXPLAINED_FEATURES: usize = 12;
+const EXPLAINED_FEATURES: usize = 10;
 
 /// The body of an answer, or what went wrong.
 pub(crate) type Outcome = Result<Vec<u8>, ApiError>;

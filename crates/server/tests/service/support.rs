@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// A model that was saved by this version of the format or an earlier one.
 pub(crate) fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lookalike/tests/fixtures/models").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lookalike/tests/fixtures/models").join(name).join("model")
 }
 
 /// A copy of a fixture that may be changed.
