@@ -11,11 +11,11 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Union
+from typing import Any, Literal
 from urllib.parse import quote, urlsplit
 
 #: An example: a text, features by id, or a value for each of the model's features.
-Item = Union[str, Mapping[int, float], Sequence[float]]
+Item = str | Mapping[int, float] | Sequence[float]
 
 _BUSY = (429, 503)
 
@@ -153,7 +153,7 @@ class Client:
             # Something between us and the service answers for it.
             raise ServiceError(status, "no_json", answer[:200].decode(errors="replace")) from None
 
-    def _send(self, method: str, path: str, body: bytes | None) -> tuple[int, Mapping[str, str], bytes]:
+    def _send(self, method: str, path: str, body: bytes | None) -> tuple[int, http.client.HTTPMessage, bytes]:
         """Sends once, and once more where the service has closed a connection that was kept."""
         for is_last in (False, True):
             connection, is_kept = self._connection()

@@ -55,7 +55,8 @@ def test_predictions_are_those_of_the_command_line(client, command, model):
     ).stdout
     lines = [json.loads(line) for line in printed.splitlines()]
     assert [[found.name for found in answer] for answer in answers] == [line["labels"] for line in lines]
-    assert [[found.score for found in answer] for answer in answers] == [line["scores"] for line in lines]
+    for answer, line in zip(answers, lines, strict=True):
+        assert [found.score for found in answer] == pytest.approx(line["scores"], rel=1e-6)
 
 
 def test_wishes(client):
@@ -64,17 +65,20 @@ def test_wishes(client):
     [answer] = client.predict(["Berlin"], k=4, threshold=0.5, probabilities=True)
     assert all(found.score >= 0.5 for found in answer)
     [answer] = client.predict(["Berlin"], k=1, explain=True)
-    assert answer[0].name == "Berlin" and answer[0].explanation["features"]
+    assert answer[0].name == "Berlin"
+    assert answer[0].explanation["features"]
     assert client.predict([{0: 1.0, 2: 0.5}], k=1, search="fast")[0][0].name in CITIES
     assert client.predict([]) == []
 
 
 def test_other_questions(client):
     others = client.lookalikes("Berlin", k=2)
-    assert len(others) == 2 and others[0][1] >= others[1][1]
+    assert len(others) == 2
+    assert others[0][1] >= others[1][1]
     assert client.model()["classes"] == 4
     generation = client.reload()
-    assert generation >= 1 and client.model()["generation"] == generation
+    assert generation >= 1
+    assert client.model()["generation"] == generation
     assert client.is_ready()
 
 
@@ -98,7 +102,9 @@ def test_refusals_have_codes(client, url):
 def test_threads_share_a_client(client):
     alone = client.predict(["Berln"], k=3)
     with ThreadPoolExecutor(8) as pool:
-        assert all(answer == alone for answer in pool.map(lambda _: client.predict(["Berln"], k=3), range(64)))
+        assert all(
+            answer == alone for answer in pool.map(lambda _: client.predict(["Berln"], k=3), range(64))
+        )
 
 
 def test_nobody_there():
@@ -117,7 +123,9 @@ class Moody(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         Moody.asked += 1
         status = 429 if Moody.asked == 1 else 200
-        body = json.dumps({"error": {"code": "queue_full", "message": "later"}} if status == 429 else {}).encode()
+        body = json.dumps(
+            {"error": {"code": "queue_full", "message": "later"}} if status == 429 else {}
+        ).encode()
         self.send_response(status)
         self.send_header("Retry-After", "0")
         self.send_header("Content-Length", str(len(body)))

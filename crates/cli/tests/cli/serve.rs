@@ -124,7 +124,7 @@ fn bad_starts_are_refused() {
         ("serve model --listen 0.0.0.0:0", "--public"),
         ("serve model --listen 127.0.0.1:0 --token-file empty", "token"),
         ("serve model --listen 127.0.0.1:0 --timeout 0", "--timeout"),
-        ("serve model --listen 127.0.0.1:0 --gather -1", "--gather"),
+        ("serve model --listen 127.0.0.1:0 --gather 4000000", "--gather"),
         ("predict --server 127.0.0.1:1 made/test.txt", "http://"),
         ("predict --server https://localhost made/test.txt", "TLS"),
     ] {
