@@ -183,7 +183,7 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("texts", help="a file of texts, one a line")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each phase, at most 60")
-    parser.add_argument("--clients", type=int, default=8, help="connections of the closed loop")
+    parser.add_argument("--clients", type=int, default=64, help="connections of the closed loop")
     parser.add_argument("--open-clients", type=int, default=64, help="connections of the open loops")
     parser.add_argument("--k", type=int, default=5)
     parser.add_argument("--search", choices=["exact", "fast"], default="exact")

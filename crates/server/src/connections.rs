@@ -75,7 +75,13 @@ pub(crate) async fn serve(
 }
 
 async fn refuse(mut stream: TcpStream) {
-    let _ = timeout(Duration::from_secs(1), stream.write_all(REFUSAL)).await;
+    let talk = async {
+        stream.write_all(REFUSAL).await?;
+        stream.shutdown().await?;
+        // What was asked is taken and thrown away: closing on it would take the answer back.
+        tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
+    };
+    let _ = timeout(Duration::from_secs(1), talk).await;
 }
 
 /// Serves one connection to its end.

@@ -90,7 +90,12 @@ pub(crate) struct Wish {
 impl Question {
     /// Reads and checks a body.
     pub(crate) fn parse(body: &[u8], limits: &Limits) -> Result<Self, ApiError> {
+        let is_object = body.trim_ascii_start().starts_with(b"{");
         let body: PredictBody = serde_json::from_slice(body).map_err(|error| of_json(&error))?;
+        // A list of fields in the right order would do for serde.
+        if !is_object {
+            return Err(ApiError::invalid("invalid_field", "found a list, expected an object"));
+        }
         let wish = Wish {
             k: checked_k(body.k, limits)?,
             probabilities: body.probabilities,

@@ -30,6 +30,7 @@ fn json_that_says_something_else() {
     let service = Running::new(TEXT);
     for body in [
         "[]",
+        "[\"a\"]",
         "null",
         "{\"text\": 7}",
         "{\"txt\": \"a\"}",
@@ -118,7 +119,7 @@ fn noise_on_the_wire() {
         assert!(rest.is_empty() || rest.starts_with(b"HTTP/1.1 4") || rest.starts_with(b"HTTP/1.1 505"));
     }
     let mut stream = service.connect();
-    stream.write_all(&request("GET", "/healthz", &format!("X: {}\r\n", "x".repeat(100_000)), b"")).unwrap();
+    stream.write_all(&request("GET", "/healthz", &format!("X: {}\r\n", "x".repeat(200_000)), b"")).unwrap();
     assert_eq!(Answer::read(&mut stream).status, 431);
     assert_eq!(service.predict("{\"text\": \"a\"}").status, 200);
 }

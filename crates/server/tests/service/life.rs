@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
-use crate::support::{Answer, NUMBERS, Running, TEXT, copy_of, fixture, request};
+use crate::support::{Answer, NUMBERS, Running, TEXT, copy_of, fixture};
 
 const QUESTION: &str = "{\"text\": \"Wien\"}";
 
@@ -97,15 +97,10 @@ fn no_request_is_lost_while_models_are_exchanged() {
 #[test]
 fn a_stop_answers_what_has_come() {
     let service = Running::new(TEXT);
-    let whole = request("POST", "/v1/predict", "Content-Type: application/json\r\n", QUESTION.as_bytes());
-    let (first, rest) = whole.split_at(whole.len() - 5);
-    let mut begun = service.connect();
-    begun.write_all(first).unwrap();
-    // The head has been read once this later connection is answered.
-    while !service.get("/metrics").body.contains("lookalike_connections 2\n") {}
+    let (mut begun, rest) = service.begin(QUESTION);
     let idle = service.connect();
     service.handle().stop();
-    begun.write_all(rest).unwrap();
+    begun.write_all(rest.as_bytes()).unwrap();
     assert_eq!(Answer::read(&mut begun).status, 200);
     let address = service.address;
     let log = service.stop();

@@ -96,6 +96,19 @@ impl Running {
         self.send("GET", path, "", b"")
     }
 
+    /// A connection on which a question has begun, and what is still to be sent.
+    pub(crate) fn begin(&self, question: &str) -> (TcpStream, String) {
+        let headers = "Content-Type: application/json\r\nExpect: 100-continue\r\n";
+        let head = request("POST", "/v1/predict", headers, question.as_bytes());
+        let mut stream = self.connect();
+        stream.write_all(&head[..head.len() - question.len()]).unwrap();
+        // The service says so when it wants to read the body.
+        let mut go_on = [0; 25];
+        stream.read_exact(&mut go_on).unwrap();
+        assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+        (stream, question.to_owned())
+    }
+
     /// Asks for predictions.
     pub(crate) fn predict(&self, body: impl AsRef<[u8]>) -> Answer {
         self.send("POST", "/v1/predict", "Content-Type: application/json\r\n", body.as_ref())
