@@ -32,10 +32,8 @@ use crate::Shared;
 /// A head with more bytes is refused.
 const HEAD_BYTES: usize = 64 << 10;
 /// What a connection is told for which there is no place.
-const REFUSAL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n\
-Connection: close\r\nContent-Length: 84\r\n\r\n\
-{\"error\":{\"code\":\"busy\",\"message\":\"all connections are taken; ask again in a moment\"}}";
+const REFUSAL: &str =
+    "{\"error\":{\"code\":\"busy\",\"message\":\"all connections are taken; ask again in a moment\"}}";
 
 /// Takes connections until `stop` is true, then waits for answers on their way.
 pub(crate) async fn serve(
@@ -75,8 +73,13 @@ pub(crate) async fn serve(
 }
 
 async fn refuse(mut stream: TcpStream) {
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n\
+         Connection: close\r\nContent-Length: {}\r\n\r\n{REFUSAL}",
+        REFUSAL.len()
+    );
     let talk = async {
-        stream.write_all(REFUSAL).await?;
+        stream.write_all(answer.as_bytes()).await?;
         stream.shutdown().await?;
         // What was asked is taken and thrown away: closing on it would take the answer back.
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await
