@@ -1,5 +1,6 @@
 """The service does what its OpenAPI document says. See README.md."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -13,8 +14,11 @@ TOKEN = "t0ken"
 
 @pytest.fixture(scope="session")
 def program():
-    # The whole workspace, so that what the Rust tests have built is used again.
-    subprocess.run(["cargo", "build", "--quiet", "--release", "--workspace", "--bins"], cwd=ROOT, check=True)
+    if built := os.environ.get("LOOKALIKE_BIN"):
+        return built
+    # The whole workspace and an example, so that what the Rust tests have built is used again.
+    build = ["cargo", "build", "--quiet", "--release", "--workspace", "--bins", "--example", "sample_page"]
+    subprocess.run(build, cwd=ROOT, check=True)
     return ROOT / "target" / "release" / "lookalike"
 
 
