@@ -53,9 +53,8 @@ enum SearchName {
     Fast,
 }
 
-/// One example.
-#[derive(Clone, Debug, PartialEq, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// One example: `{"text": …}`, `{"features": …}` or `{"vector": …}`.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Item {
     /// For a model that was trained from text.
     Text(String),
@@ -173,6 +172,45 @@ fn of_json(error: &serde_json::Error) -> ApiError {
     match error.classify() {
         serde_json::error::Category::Data => ApiError::invalid("invalid_field", error.to_string()),
         _ => ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", error.to_string()),
+    }
+}
+
+/// By hand: serde would take a list for an object, and call another key a mistake of
+/// syntax.
+impl<'de> Deserialize<'de> for Item {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(serde::Deserialize)]
+        #[serde(field_identifier, rename_all = "lowercase")]
+        enum Kind {
+            Text,
+            Features,
+            Vector,
+        }
+
+        struct ItemVisitor;
+
+        impl<'de> Visitor<'de> for ItemVisitor {
+            type Value = Item;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object with exactly one of text, features and vector")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Item, A::Error> {
+                let item = match map.next_key()? {
+                    None => return Err(de::Error::invalid_length(0, &self)),
+                    Some(Kind::Text) => Item::Text(map.next_value()?),
+                    Some(Kind::Features) => Item::Features(map.next_value()?),
+                    Some(Kind::Vector) => Item::Vector(map.next_value()?),
+                };
+                match map.next_key::<de::IgnoredAny>()? {
+                    None => Ok(item),
+                    Some(_) => Err(de::Error::invalid_length(2, &self)),
+                }
+            }
+        }
+
+        deserializer.deserialize_map(ItemVisitor)
     }
 }
 

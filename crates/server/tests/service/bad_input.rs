@@ -43,6 +43,8 @@ fn json_that_says_something_else() {
         "{\"text\": \"a\", \"only\": [3]}",
         "{\"items\": [\"a\"]}",
         "{\"items\": [{}]}",
+        "{\"items\": [[\"a\"]]}",
+        "{\"items\": [{\"txt\": \"a\"}]}",
         "{\"items\": [{\"text\": \"a\", \"vector\": []}]}",
         "{\"features\": {\"x\": 1}}",
         "{\"features\": {\"-1\": 1}}",
