@@ -37,7 +37,9 @@ def url(request, program):
 
 def test_answers_are_as_described(url):
     schemathesis = pathlib.Path(sys.executable).with_name("schemathesis")
-    options = ["--max-examples", "15", "--seed", "1", "--checks", "all", "--generation-database", "none"]
+    options = ["--max-examples", "50", "--seed", "1", "--phases", "examples,fuzzing", "--generation-database", "none"]
+    # What is good JSON may still be wrong for the model: no schema knows its classes and features.
+    options += ["--checks", "all", "--exclude-checks", "positive_data_acceptance"]
     result = subprocess.run(
         [schemathesis, "run", f"{url}openapi.json", "-H", f"Authorization: Bearer {TOKEN}", "--no-color", *options],
         capture_output=True,
