@@ -16,7 +16,7 @@
 use lookalike_kernels::Cpu;
 
 use crate::data::Examples;
-use crate::model::{Activations, Model, NeighbourScratch};
+use crate::model::{Activations, Model, NeighbourScratch, Neighbours};
 
 /// The lead of a class over the mean of all classes, taken apart.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,11 +110,8 @@ impl Explainer {
         let sparse = |(&id, &value): (&u32, &f32)| factor * value * sparse_above_the_mean(model, class, id);
         let lead = lead + ids.iter().zip(values).map(sparse).sum::<f32>();
         let constant = lead - of_features.iter().sum::<f32>();
-        let mut neighbours = [0.0];
-        if let Some(part) = &model.neighbours {
-            part.add_scores((ids, values), &[class], &mut neighbours, &mut NeighbourScratch::default());
-        }
-        let [neighbours] = neighbours;
+        let share = |part: &Neighbours| part.near((ids, values), &mut NeighbourScratch::default()).share(class);
+        let neighbours = model.neighbours.as_ref().map_or(0.0, share);
         Contributions { constant, of_features, neighbours, lead: lead + neighbours }
     }
 

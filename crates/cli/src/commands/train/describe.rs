@@ -29,6 +29,11 @@ pub(super) fn start(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn
             count(held_out)
         ));
     }
+    let (shard, ranks) = (trainer.shard(), trainer.shard().collective().size());
+    if ranks > 1 {
+        let here = count(shard.classes().len());
+        say(format!("{ranks} ranks share the classes: {here} of them and their hash tables are on this one"));
+    }
     say(trainer.describe_sampler());
     if progress.iteration > 0 {
         say(format!("going on after epoch {}, step {}", progress.epoch, progress.iteration));
@@ -48,6 +53,12 @@ pub(super) fn end(trainer: &Trainer<'_>, outcome: Outcome, had_sparse_part: bool
     warn_of_shortfall(trainer, say);
     if had_sparse_part {
         say(blend(&trainer.model));
+    }
+    if let Some(index) = &trainer.model.search {
+        let (effort, found) = (human::count(index.effort as u64), 100.0 * index.recall);
+        say(format!(
+            "search index: {effort} classes looked at find {found:.1}% of the best five (--search fast)"
+        ));
     }
 }
 
