@@ -110,7 +110,8 @@ impl Explainer {
         let sparse = |(&id, &value): (&u32, &f32)| factor * value * sparse_above_the_mean(model, class, id);
         let lead = lead + ids.iter().zip(values).map(sparse).sum::<f32>();
         let constant = lead - of_features.iter().sum::<f32>();
-        let share = |part: &Neighbours| part.near((ids, values), &mut NeighbourScratch::default()).share(class);
+        let share =
+            |part: &Neighbours| part.near((ids, values), &mut NeighbourScratch::default()).share(class);
         let neighbours = model.neighbours.as_ref().map_or(0.0, share);
         Contributions { constant, of_features, neighbours, lead: lead + neighbours }
     }
