@@ -120,7 +120,7 @@ fn gathering_changes_no_bit() {
     let question = |i: usize| {
         let texts = ["Muenchen", "Wien", "Prag", "", "Koeln am Rhein", "Tokyo"];
         let items: Vec<_> = (0..1 + i % 3).map(|j| json!({ "text": texts[(i + j) % texts.len()] })).collect();
-        json!({ "items": items, "k": 2 + i % 2, "probabilities": i % 5 == 0, "explain": i % 7 == 0 })
+        json!({ "items": items, "k": 2 + i % 2, "probabilities": i.is_multiple_of(5), "explain": i.is_multiple_of(7) })
             .to_string()
     };
     let alone = Running::with(&fixture(TEXT), |settings| settings.queue.batch_items = 1);
