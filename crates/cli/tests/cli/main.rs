@@ -12,6 +12,7 @@ mod full_disk;
 mod interruption;
 mod names;
 mod outputs;
+mod serve;
 mod settings;
 mod support;
 mod training;
