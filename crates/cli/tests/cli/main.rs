@@ -9,6 +9,7 @@ mod files;
 mod interruption;
 mod names;
 mod outputs;
+mod serve;
 mod settings;
 mod support;
 mod training;
