@@ -24,6 +24,8 @@ pub enum Stream {
     Label = 7,
     /// Examples held out from training.
     HoldOut = 8,
+    /// Earlier examples that are trained on again.
+    Rehearse = 9,
     /// Inputs that an experiment looks at.
     Experiment = 16,
 }

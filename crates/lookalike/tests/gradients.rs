@@ -202,6 +202,7 @@ fn check(setting: &Setting) {
         loss: setting.loss,
         corrects_log_q: setting.corrects_log_q,
         keep: None,
+        frozen_features: 0,
     };
     let loss =
         Step::default().run(&context, (&mut network, &mut moments), &mut proposer, None, &view, &batch);

@@ -16,6 +16,8 @@
 //! [`crate::predict::Ranker`]). Cost: the features of those classes' examples,
 //! each example once. Memory: 6 bytes a kept feature, 4 bytes a label.
 
+mod change;
+
 use half::bf16;
 
 use super::Normalise;

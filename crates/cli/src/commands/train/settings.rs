@@ -112,7 +112,7 @@ pub(crate) struct SettingArguments {
     /// Give classes sparse weights on the features of their own examples: true or false
     #[arg(long, value_name = "BOOL")]
     sparse: Option<bool>,
-    /// Epochs that train the sparse weights
+    /// Epochs that train the sparse weights [default: all]
     #[arg(long, value_name = "E")]
     sparse_epochs: Option<usize>,
     /// Learning rate of the sparse weights; a fiftieth of it if they start from logarithms
@@ -133,6 +133,11 @@ fn named<T: DeserializeOwned>(name: &str) -> Result<T, String> {
 }
 
 impl SettingArguments {
+    /// The seed, if it was given.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
     /// Overrides what was given.
     pub(crate) fn apply(&self, config: &mut TrainConfig) -> anyhow::Result<()> {
         fn set<T: Clone>(slot: &mut T, value: &Option<T>) {
@@ -182,7 +187,8 @@ impl SettingArguments {
             config.sparse = wanted.then(|| config.sparse.unwrap_or_default());
         }
         if let Some(sparse) = &mut config.sparse {
-            set(&mut sparse.epochs, &self.sparse_epochs);
+            // All parts are trained in all epochs, unless told otherwise.
+            set(&mut sparse.epochs, &self.sparse_epochs.or(self.epochs));
             set(&mut sparse.rate, &self.sparse_lr);
             set(&mut sparse.negatives, &self.sparse_negatives);
             set(&mut sparse.neighbours, &self.neighbours);
