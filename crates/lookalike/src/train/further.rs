@@ -9,6 +9,8 @@
 //! [`Trainer::further`] gives the model a training state of its own: moments from zero, a
 //! schedule from the start. [`Trainer::go_on`] goes on with the state there is.
 
+use std::time::Instant;
+
 use lookalike_kernels::Cpu;
 
 use super::config::TrainConfig;
@@ -64,6 +66,7 @@ impl<'a> Trainer<'a> {
         data: FurtherData<'a>,
         cpu: Cpu,
     ) -> Result<Self, TrainError> {
+        let start = Instant::now();
         let state = TrainingState {
             config,
             progress: Progress::default(),
@@ -72,7 +75,9 @@ impl<'a> Trainer<'a> {
             held_out: None,
             best: BestScore::default(),
         };
-        Self::go_on(Checkpoint { model, state }, data, cpu)
+        let mut trainer = Self::go_on(Checkpoint { model, state }, data, cpu)?;
+        trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
+        Ok(trainer)
     }
 
     /// Goes on with new examples from the start of an epoch; what Adam remembers stays.
