@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, Subcommand};
-use lookalike::artifact::{self, SavedModel};
+use lookalike::artifact::{self, DirectoryLock, SavedModel};
 use lookalike::model::{ChangeError, Model};
 use lookalike_report::human;
 
@@ -69,6 +69,7 @@ pub(crate) fn run(command: ClassesCommand) -> anyhow::Result<()> {
         ClassesCommand::List { model } => list(&artifact::load(&model)?.model),
         ClassesCommand::Remove { model, mut classes, change } => {
             classes.extend(change.lines()?);
+            let _lock = DirectoryLock::take(change.directory(&model))?;
             let mut saved = artifact::load(&model)?;
             let ids: Vec<u32> =
                 classes.iter().map(|name| class(&saved.model, name)).collect::<Result<_, _>>()?;
@@ -89,6 +90,7 @@ pub(crate) fn run(command: ClassesCommand) -> anyhow::Result<()> {
                 })?;
                 pairs.push((old.into(), new.into()));
             }
+            let _lock = DirectoryLock::take(change.directory(&model))?;
             let mut saved = artifact::load(&model)?;
             let ids = |(old, new): &(String, String)| Ok((class(&saved.model, old)?, new.clone()));
             let renamed: Vec<(u32, String)> = pairs.iter().map(ids).collect::<anyhow::Result<_>>()?;
@@ -121,8 +123,12 @@ impl ChangeArguments {
         Ok(text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect())
     }
 
+    fn directory<'a>(&'a self, model: &'a Path) -> &'a Path {
+        self.out.as_deref().unwrap_or(model)
+    }
+
     fn save(&self, model: &Path, saved: &SavedModel) -> anyhow::Result<()> {
-        let directory = self.out.as_deref().unwrap_or(model);
+        let directory = self.directory(model);
         let failed = || format!("cannot save the model to {}", directory.display());
         artifact::save_model(directory, &saved.model, &saved.record).with_context(failed)
     }
