@@ -152,11 +152,12 @@ fn take_in_examples(model: &mut Model, config: &TrainConfig, data: &FurtherData<
     model.neighbours = model.neighbours.take().map(|kept| kept.with(examples, chosen));
 }
 
-/// A share of the examples that teach something: drawn by lot, the same ones for the same
-/// seed, and more of them for a larger share.
-pub fn rehearsed(examples: Examples<'_>, share: f64, seed: u64) -> Dataset {
+/// A share of the examples that teach something: drawn by lot, others for every seed and
+/// every model that is trained further, and more of them for a larger share.
+pub fn rehearsed(examples: Examples<'_>, share: f64, model: &Model, seed: u64) -> Dataset {
+    let round = model.frequencies.num_examples as u64;
     let drawn = |&example: &usize| {
-        let lot = (mix(seed, Stream::Rehearse, 0, example as u64) >> 11) as f64 / (1u64 << 53) as f64;
+        let lot = (mix(seed, Stream::Rehearse, round, example as u64) >> 11) as f64 / (1u64 << 53) as f64;
         examples.teaches(example) && lot < share
     };
     let chosen: Vec<usize> = (0..examples.len()).filter(drawn).collect();

@@ -143,14 +143,16 @@ impl FurtherArguments {
         if !self.rehearse_from.is_empty() {
             let read = |path: &PathBuf| {
                 let old = input::for_model(path, new, &arguments.read)?;
-                Ok(rehearsed(old.view(), share, seed))
+                Ok(rehearsed(old.view(), share, model, seed))
             };
             return self.rehearse_from.iter().map(read).collect();
         }
         // What is kept has length 1.
         let kept = model.neighbours.as_ref().filter(|_| model.network.config.normalise == Normalise::L2);
         match kept {
-            Some(kept) => Ok(vec![rehearsed(kept.to_dataset(model.num_features()).view(), share, seed)]),
+            Some(kept) => {
+                Ok(vec![rehearsed(kept.to_dataset(model.num_features()).view(), share, model, seed)])
+            }
             None if self.rehearse.is_none() => Ok(Vec::new()),
             None => Err(usage(
                 "--rehearse: the model keeps no training examples; name the files it was trained on with \
