@@ -1,5 +1,7 @@
 //! The network and its forward pass up to the embedding.
 
+use std::ops::Range;
+
 use lookalike_kernels::{AlignedVec, Cpu, padded, sum_rows};
 use rand::Rng as _;
 use rayon::prelude::*;
@@ -125,20 +127,33 @@ impl Network {
     /// # Panics
     /// If there is no hidden layer; configurations are checked before.
     pub fn zeroed(config: NetworkConfig) -> Self {
+        let classes = 0..config.num_classes;
+        Self::zeroed_shard(config, classes)
+    }
+
+    /// As [`zeroed`](Self::zeroed), with class vectors of some classes only.
+    fn zeroed_shard(config: NetworkConfig, classes: Range<usize>) -> Self {
         let first = config.hidden[0];
         let last = config.hidden[config.hidden.len() - 1];
         Self {
             input: Rows::zeroed(config.num_features, first, config.storage, false),
             input_bias: vec![0.0; first],
             hidden: config.hidden.windows(2).map(|pair| Hidden::zeroed(pair[0], pair[1])).collect(),
-            output: Rows::zeroed(config.num_classes, last, config.storage, true),
+            output: Rows::zeroed(classes.len(), last, config.storage, true),
             config,
         }
     }
 
     /// A network of random weights and zero biases.
     pub fn random(config: NetworkConfig, init: Init, seed: u64) -> Self {
-        let mut network = Self::zeroed(config);
+        let classes = 0..config.num_classes;
+        Self::random_shard(config, init, seed, classes)
+    }
+
+    /// As [`random`](Self::random), with class vectors of some classes only: those that
+    /// they have in the whole network.
+    pub fn random_shard(config: NetworkConfig, init: Init, seed: u64, classes: Range<usize>) -> Self {
+        let mut network = Self::zeroed_shard(config, classes.clone());
         for (i, layer) in network.hidden.iter_mut().enumerate() {
             // He's variance keeps the scale through a ReLU.
             let bound = spread(2.0f32.sqrt(), layer.inputs);
@@ -146,16 +161,24 @@ impl Network {
                 uniform((seed, 1 + i as u64, row), bound, &mut w[..layer.outputs]);
             }
         }
-        network.fill_rows(init, seed, 0, 0);
+        network.fill_input(init, seed, 0);
+        network.fill_output(init, seed, 0, classes.start);
         network
     }
 
-    /// Random weights for the rows from a feature and from a class on.
-    pub(super) fn fill_rows(&mut self, init: Init, seed: u64, feature: usize, class: usize) {
+    /// Random weights for the rows of features from one on.
+    pub(super) fn fill_input(&mut self, init: Init, seed: u64, from: usize) {
         let bound = spread(init.input_scale, self.input.dim);
-        self.input.fill_from(feature, |row, values| uniform((seed, 0, row), bound, values));
+        self.input.fill_from(from, |row, values| uniform((seed, 0, row), bound, values));
+    }
+
+    /// Random weights for the rows of classes from one on; the first row is that of
+    /// `first_class`.
+    pub(super) fn fill_output(&mut self, init: Init, seed: u64, from: usize, first_class: usize) {
         let bound = spread(init.output_scale, self.output.dim);
-        self.output.fill_from(class, |row, values| uniform((seed, u64::MAX, row), bound, values));
+        self.output.fill_from(from, |row, values| {
+            uniform((seed, u64::MAX, first_class + row), bound, values);
+        });
     }
 
     /// Computes the activations of all hidden layers for a batch of examples.

@@ -17,6 +17,7 @@ use super::config::TrainConfig;
 use super::sparse::hold_out;
 use super::state::{BestScore, Checkpoint, Progress, TrainingState};
 use super::trainer::{TrainError, Trainer};
+use crate::collective::Shard;
 use crate::data::{DataFingerprint, Dataset, Examples};
 use crate::model::{ClassFrequencies, Growth, Model, SparsePart};
 use crate::optim::NetworkMoments;
@@ -86,7 +87,8 @@ impl<'a> Trainer<'a> {
         checkpoint.state.config.check(&examples)?;
         check_sizes(&checkpoint.model, &examples)?;
         take_in(&mut checkpoint, &data)?;
-        Self::start(checkpoint, examples, cpu)
+        let shard = Shard::whole(examples.num_classes);
+        Self::start(checkpoint, shard, examples, cpu)
     }
 }
 
