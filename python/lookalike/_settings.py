@@ -57,15 +57,7 @@ def training_settings(
     if isinstance(given.get("sparse"), bool):
         # As on the command line: true leaves what is there, or takes the defaults.
         result["sparse"] = (base["sparse"] or {}) if given["sparse"] else None
-    if "epochs" in given and result["sparse"] is not None and not _names_sparse_epochs(settings, given):
-        # As on the command line: all parts are trained in all epochs, unless told otherwise.
-        result["sparse"] = {**result["sparse"], "epochs": result["epochs"]}
     return result
-
-
-def _names_sparse_epochs(settings: Mapping[str, Any] | None, given: Mapping[str, Any]) -> bool:
-    named = [(settings or {}).get("sparse"), given.get("sparse")]
-    return any(isinstance(sparse, Mapping) and "epochs" in sparse for sparse in named)
 
 
 def _with_dashes(settings: Mapping[str, Any]) -> dict[str, Any]:

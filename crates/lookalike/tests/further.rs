@@ -33,7 +33,7 @@ fn config() -> TrainConfig {
         budget: Some(8),
         retrieve: Some(0),
         // Nobody is asked whether the sparse part helps: it would not be missed here.
-        sparse: Some(SparseConfig { epochs: 4, held_out: 0, ..SparseConfig::default() }),
+        sparse: Some(SparseConfig { held_out: 0, ..SparseConfig::default() }),
         ..TrainConfig::default()
     }
 }

@@ -131,6 +131,7 @@ pub fn run(
         // Ranks have clocks and users of their own, and must end at the same step.
         let [out_of_time, is_stopped] = trainer.wishes_of_all([out_of_time, observer.should_stop()]);
         if is_stopped {
+            trainer.settle();
             return Ok(Outcome::Stopped);
         }
         if let Some(validation) = &plan.validation {
@@ -143,6 +144,7 @@ pub fn run(
             }
         }
         if out_of_time {
+            trainer.settle();
             return Ok(Outcome::TimeLimit);
         }
     }
@@ -154,6 +156,7 @@ fn evaluate(
     keeper: &mut dyn Keeper,
     observer: &mut dyn Observer,
 ) -> Result<(), TrainError> {
+    trainer.settle();
     let evaluation = validation.evaluate(trainer);
     let is_best = trainer.state.best.take(evaluation.first());
     observer.on_evaluation(trainer, &evaluation, is_best);

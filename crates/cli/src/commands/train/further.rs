@@ -90,9 +90,6 @@ impl Further {
         let SavedModel { model, record } = model;
         let mut config = record.config;
         config.frozen_features = if arguments.further.freeze_input { model.num_features() } else { 0 };
-        if let Some(sparse) = &mut config.sparse {
-            sparse.epochs = config.epochs;
-        }
         arguments.settings.apply(&mut config)?;
         Ok(Trainer::further(model, config, data, arguments.machine.cpu()?)?)
     }
