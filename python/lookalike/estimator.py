@@ -412,8 +412,14 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # Prediction
 
-    def top_k(self, X: Any, k: int = 5) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def top_k(
+        self, X: Any, k: int = 5, *, search: str = "exact", effort: int | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The best `k` classes of each example, best first, and their probabilities.
+
+        `search="fast"` scores only the classes that the model's index finds, about
+        `effort` of them (by default as many as training chose). What is found has the
+        score of an exact search; models of few classes have no index and search exactly.
 
         >>> model = ExtremeClassifier(epochs=40, lr=0.01).fit(["a cat", "a dog"] * 9, ["cat", "dog"] * 9)
         >>> classes, probabilities = model.top_k(["cat"], k=2)
@@ -421,14 +427,23 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         ([['cat', 'dog']], True)
         """
         check_is_fitted(self)
-        ids, probabilities = self._model.predict(self._features(X, reset=False), k, True, self.threads)
+        ids, probabilities = self._model.predict(
+            self._features(X, reset=False), k, True, self.threads, (search, effort)
+        )
         return self.classes_[ids], probabilities
 
-    def predict(self, X: Any, k: int | None = None) -> NDArray[Any]:
-        """The best class of each example, or with `k` the best `k`, a row an example."""
+    def predict(
+        self, X: Any, k: int | None = None, *, search: str = "exact", effort: int | None = None
+    ) -> NDArray[Any]:
+        """The best class of each example, or with `k` the best `k`, a row an example.
+
+        `search` and `effort` are those of `top_k`.
+        """
         check_is_fitted(self)
         features = self._features(X, reset=False)
-        ids, _ = self._model.predict(features, 1 if k is None else k, False, self.threads)
+        ids, _ = self._model.predict(
+            features, 1 if k is None else k, False, self.threads, (search, effort)
+        )
         classes: NDArray[Any] = self.classes_[ids]
         return classes[:, 0] if k is None else classes
 
@@ -468,8 +483,20 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._model.embed(self._features(X, reset=False), self.threads)
 
-    def evaluate(self, X: Any, y: Any, k: Sequence[int] = (1, 3, 5), **options: Any) -> dict[str, float]:
+    def evaluate(
+        self,
+        X: Any,
+        y: Any,
+        k: Sequence[int] = (1, 3, 5),
+        *,
+        search: str = "exact",
+        effort: int | None = None,
+        **options: Any,
+    ) -> dict[str, float]:
         """All metrics at each `k`, as shares of one: exact, over all classes.
+
+        With `search="fast"` the share of exact answers' classes that were found is
+        `"recall of search"`.
 
         `options` are `propensity_a`, `propensity_b` and `tail_examples_max`.
         Labels that the model does not know count as never found.
@@ -479,7 +506,9 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         encoded = _labels.encode(y, self.classes_)
         _check_lengths(features, encoded)
         settings = json.dumps(merged(json.loads(_native.metric_settings()), {"k": list(k), **options}))
-        found = self._model.evaluate(features, encoded.labels, encoded.unknown, settings, self.threads)
+        found = self._model.evaluate(
+            features, encoded.labels, encoded.unknown, settings, self.threads, (search, effort)
+        )
         return {name: value for name, value in found.items() if value is not None}
 
     def score(self, X: Any, y: Any) -> float:

@@ -11,6 +11,7 @@ mod experiment;
 pub(crate) mod inspect;
 pub(crate) mod predict;
 mod search;
+pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod sweep;
 pub(crate) mod train;
@@ -31,6 +32,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Train(arguments) => train::run(*arguments),
         Command::Evaluate(arguments) => done(evaluate::run(arguments)),
         Command::Predict(arguments) => done(predict::run(arguments)),
+        Command::Serve(arguments) => done(serve::run(arguments)),
         Command::Inspect(arguments) => done(inspect::run(arguments)),
         Command::Classes(command) => done(classes::run(command)),
         Command::Compare(arguments) => compare::run(*arguments),

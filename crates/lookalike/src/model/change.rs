@@ -75,6 +75,8 @@ impl Model {
             return;
         }
         self.network.grow(&Growth { num_features, num_classes, ..*to });
+        // It is made of rows that are no longer all there are.
+        self.search = None;
         let counts = &mut self.frequencies.examples_of_class;
         counts.resize(num_classes, 0);
         self.sparse = self.sparse.take().map(|part| part.grown(counts));
@@ -113,6 +115,7 @@ impl Model {
         }
         let names: Vec<String> = kept.iter().map(|&class| self.class_name(class)).collect();
         self.set_names(named(&names)?);
+        self.search = None;
         self.network.output = self.network.output.taken(&kept, kept.len());
         self.network.config.num_classes = kept.len();
         let counts = &mut self.frequencies.examples_of_class;

@@ -110,8 +110,19 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Trains until done.
+/// Trains until done. However it ends, the model has a search index.
 pub fn run(
+    trainer: &mut Trainer<'_>,
+    plan: &RunPlan<'_>,
+    keeper: &mut dyn Keeper,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, TrainError> {
+    let outcome = run_steps(trainer, plan, keeper, observer)?;
+    trainer.index();
+    Ok(outcome)
+}
+
+fn run_steps(
     trainer: &mut Trainer<'_>,
     plan: &RunPlan<'_>,
     keeper: &mut dyn Keeper,
@@ -161,6 +172,7 @@ fn evaluate(
     let is_best = trainer.state.best.take(evaluation.first());
     observer.on_evaluation(trainer, &evaluation, is_best);
     if is_best {
+        trainer.index();
         keeper.keep_best(trainer).map_err(TrainError::NotKept)?;
     }
     Ok(())
