@@ -32,6 +32,6 @@ pub(crate) use best::Best;
 pub use effort::{INDEXED_CLASSES_MIN, Recall, index};
 pub use evaluate::Evaluation;
 pub use exact::{SparseQueries, TopKScratch, top_k};
-pub use explain::{Contributions, contributions};
+pub use explain::{Contributions, Explainer, contributions};
 pub use predictor::{NamedClass, Predictor};
 pub use ranking::{Ranked, TopK};
