@@ -28,5 +28,6 @@ pub(super) fn mixed(setup: &Setup<'_>) -> Result<LshSampler, SamplerError> {
         MixedQuery::Both => vec![Query::Label, Query::Embedding],
     };
     let found = (budget as f64 * share).round() as usize;
-    Ok(LshSampler::with(setup.tables()?, queries, found, budget, Rest::Estimate))
+    let sampler = LshSampler::with(setup.tables()?, queries, found, budget, Rest::Estimate);
+    Ok(sampler.walking(setup.lsh.walk))
 }

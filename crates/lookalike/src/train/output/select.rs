@@ -283,7 +283,8 @@ mod tests {
     }
 
     fn part_of(all: &[(u32, usize, u32)], classes: std::ops::Range<u32>) -> Part {
-        let mut part = Part { first_key: classes.start as usize, ..Part::default() };
+        let mut part = Part::default();
+        part.first_key = classes.start as usize;
         for &(class, example, flags) in all.iter().filter(|pair| classes.contains(&pair.0)) {
             let local_key = class - classes.start;
             if part.groups.last().is_none_or(|group| group.local_key != local_key) {
