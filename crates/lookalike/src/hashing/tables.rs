@@ -469,6 +469,70 @@ mod tests {
         assert!(a.offsets == b.offsets && a.ids == b.ids);
     }
 
+    /// A wide span has the classes whose codes agree in all functions but the first few.
+    #[test]
+    fn wide_spans_are_buckets_of_fewer_functions() {
+        for (k, kind) in [(3, Family::Dwta), (5, Family::Simhash)] {
+            let data = vectors(700, 1);
+            let rows = RowsView::f32(&data, DIM);
+            let mut tables = HashTables::new(family(k, kind), 700, Incremental::Never);
+            tables.rebuild(Cpu::detect(), rows);
+            assert_eq!(tables.functions_to_spare(), k as u32 - 1);
+            let mut codes = vec![0; 700 * 5];
+            let ids: Vec<u32> = (0..700).collect();
+            tables.family().hash_rows(Cpu::detect(), rows, &ids, 0..5, &mut codes);
+            let bits = tables.family().shape().shift();
+            for (table, query) in [(0, 3), (4, 699)] {
+                let code = codes[query * 5 + table];
+                assert_eq!(tables.wide_span(table, code, 0), tables.span(table, code));
+                for spared in 1..k as u32 {
+                    let mut found = tables.ids()[tables.wide_span(table, code, spared)].to_vec();
+                    found.sort_unstable();
+                    let agrees = |id: &u32| {
+                        codes[*id as usize * 5 + table] >> (bits * spared) == code >> (bits * spared)
+                    };
+                    assert_eq!(found, ids.iter().copied().filter(agrees).collect::<Vec<u32>>());
+                }
+            }
+        }
+        let overlapped =
+            FamilyShape { family: Family::Dwta, dim: DIM, k: 3, l: 5, bin: 8, codes: Codes::Overlapped };
+        let tables = HashTables::new(overlapped.draw(7).unwrap(), 9, Incremental::Never);
+        assert_eq!(tables.functions_to_spare(), 0, "their codes do not tell functions apart");
+    }
+
+    /// Centred tables are tables of centred vectors, after a rebuild and after an update.
+    #[test]
+    fn centred_tables_forget_what_all_classes_have_in_common() {
+        let (mut data, classes) = (vectors(CHUNK + 300, 1), CHUNK + 300);
+        let stride = lookalike_kernels::padded(DIM);
+        let mut tables = HashTables::new(family(2, Family::Dwta), classes, Incremental::Always).centred();
+        tables.rebuild(Cpu::detect(), RowsView::f32(&data, DIM));
+        for class in [5, CHUNK + 1] {
+            fill_row(&mut data[class * stride..][..DIM], 3, class as u64);
+        }
+        tables.update(Cpu::detect(), RowsView::f32(&data, DIM), &[5, CHUNK as u32 + 1]);
+        let mut centred = data.clone();
+        for j in 0..DIM {
+            let column = || (0..classes).map(|class| class * stride + j);
+            let mean = column().map(|at| f64::from(data[at])).sum::<f64>() / classes as f64;
+            column().for_each(|at| centred[at] -= mean as f32);
+        }
+        let ids: Vec<u32> = (0..classes as u32).collect();
+        let mut codes = vec![0; classes * 5];
+        tables.family().hash_rows(Cpu::detect(), RowsView::f32(&centred, DIM), &ids, 0..5, &mut codes);
+        let is_elsewhere = |place: &usize| {
+            let (class, table) = ((place / 5) as u32, place % 5);
+            tables.bucket(table, codes[*place]).binary_search(&class).is_err()
+        };
+        // Means are summed in another order: a near tie may fall the other way.
+        let elsewhere = (0..codes.len()).filter(is_elsewhere).count();
+        assert!(elsewhere < codes.len() / 1000, "{elsewhere} of {}", codes.len());
+        let mut block = Block::default();
+        tables.load_classes(Cpu::detect(), RowsView::f32(&data, DIM), &[7], &mut block);
+        assert!((block.values()[0] - centred[7 * stride]).abs() < 10.0, "of numbers up to 8e6");
+    }
+
     #[test]
     fn every_class_is_in_its_bucket_of_every_table() {
         for (k, kind) in [(2, Family::Dwta), (6, Family::Dwta), (4, Family::Simhash)] {

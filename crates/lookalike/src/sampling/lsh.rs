@@ -63,7 +63,7 @@ pub enum Walk {
     /// From a random table on, once round; of a bucket that is too full a random run.
     Once,
     /// Algorithm 3 to the letter: from the first table on, whole buckets, until there
-    /// are enough or more.
+    /// are more than asked for.
     Paper,
 }
 
@@ -237,10 +237,16 @@ impl LshSampler {
         let to_spare = if self.walk == Walk::Widening { self.tables.functions_to_spare() } else { 0 };
         for spared in 0..=to_spare {
             self.walk_round(set, limit, codes, (start, spared), rng);
-            if set.len() >= limit {
+            if self.is_enough(set, limit) {
                 break;
             }
         }
+    }
+
+    /// Whether a set that may have `limit` classes needs no further bucket. In the paper
+    /// one that has just reached it gets one more.
+    fn is_enough(&self, set: &Gather<'_>, limit: usize) -> bool {
+        if self.walk == Walk::Paper { set.len() > limit } else { set.len() >= limit }
     }
 
     /// Once round the tables from `start` on, with all functions but those `spared`.
@@ -258,7 +264,7 @@ impl LshSampler {
         let ids = self.tables.ids();
         let mut spans: [_; AHEAD] = std::array::from_fn(|_| 0..0);
         for first in (0..tables).step_by(AHEAD) {
-            if set.len() >= limit {
+            if self.is_enough(set, limit) {
                 break;
             }
             // Offsets and bucket starts are cache misses that do not depend on
@@ -275,7 +281,7 @@ impl LshSampler {
             let touched = spans[..ahead].iter().filter_map(|span| ids.get(span.start));
             std::hint::black_box(touched.fold(0, |all, id| all ^ id));
             for span in &spans[..ahead] {
-                if set.len() >= limit {
+                if self.is_enough(set, limit) {
                     break;
                 }
                 match self.walk {
