@@ -7,7 +7,7 @@ use toml::Value;
 use crate::support::Folder;
 
 /// A flag, and the settings it changes with their new values.
-const FLAGS: [(&str, &[(&str, &str)]); 42] = [
+const FLAGS: [(&str, &[(&str, &str)]); 44] = [
     ("--sampler lsh-label", &[("sampler", "'lsh-label'")]),
     ("--sampler nce", &[("sampler", "'log-uniform'"), ("loss", "'nce'")]),
     ("--budget 12", &[("budget", "12")]),

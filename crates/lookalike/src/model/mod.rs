@@ -55,21 +55,21 @@ pub struct Model {
 pub struct ClassFrequencies {
     /// How many training examples each class had.
     pub examples_of_class: Vec<u32>,
-    /// Training examples that have a label.
+    /// Training examples that have a label and a weight.
     pub num_examples: usize,
 }
 
 impl ClassFrequencies {
     /// Of some examples.
     pub fn of(examples: &Examples<'_>) -> Self {
-        let num_examples = (0..examples.len()).filter(|&i| !examples.labels(i).is_empty()).count();
+        let num_examples = (0..examples.len()).filter(|&i| examples.teaches(i)).count();
         Self { examples_of_class: examples.label_counts(), num_examples }
     }
 
     /// Counts further examples of the same classes.
     pub fn add(&mut self, more: &Self) {
         for (count, more) in self.examples_of_class.iter_mut().zip(&more.examples_of_class) {
-            *count += more;
+            *count = count.saturating_add(*more);
         }
         self.num_examples += more.num_examples;
     }

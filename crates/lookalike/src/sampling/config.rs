@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Sampler;
 use super::frequency::Frequency;
 use super::log_uniform::LogUniform;
-use super::lsh::{LshSampler, Query, Walk};
+use super::lsh::{LshSampler, Plan, Query, Walk};
 use super::mixed::mixed;
 use super::static_sampler::{Distribution, StaticSampler};
 use super::top_k::TopKSampler;
@@ -72,7 +72,7 @@ const ENTRIES: [Entry; 8] = [
         selected_by_default: Some(100),
         knows_noise: false,
         corrects_log_q: false,
-        make: Some(|setup| Ok(Box::new(LshSampler::of(setup, Query::Embedding)?))),
+        make: Some(|setup| hashed(Plan::of(setup, Query::Embedding), setup)),
     },
     Entry {
         kind: SamplerKind::LshLabel,
@@ -82,7 +82,7 @@ const ENTRIES: [Entry; 8] = [
         selected_by_default: Some(50),
         knows_noise: false,
         corrects_log_q: false,
-        make: Some(|setup| Ok(Box::new(LshSampler::of(setup, Query::Label)?))),
+        make: Some(|setup| hashed(Plan::of(setup, Query::Label), setup)),
     },
     Entry {
         kind: SamplerKind::Mixed,
@@ -92,7 +92,7 @@ const ENTRIES: [Entry; 8] = [
         selected_by_default: None,
         knows_noise: false,
         corrects_log_q: true,
-        make: Some(|setup| Ok(Box::new(mixed(setup)?))),
+        make: Some(|setup| hashed(mixed(setup)?, setup)),
     },
     Entry {
         kind: SamplerKind::Full,
@@ -145,6 +145,10 @@ const ENTRIES: [Entry; 8] = [
         make: Some(|setup| drawn(Uniform::new(setup.label_counts.len()), setup)),
     },
 ];
+
+fn hashed(plan: Plan, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, SamplerError> {
+    Ok(Box::new(LshSampler::with(setup.tables(setup.label_counts.len())?, plan)))
+}
 
 fn drawn(
     distribution: impl Distribution + 'static,
@@ -245,8 +249,10 @@ pub struct LshConfig {
     pub incremental: Incremental,
     /// Whether uniform draws make up for what the tables do not give.
     pub fill: bool,
-    /// How a query goes through the tables.
-    pub walk: Walk,
+    /// How a query goes through the tables; unset, widening where the best of many are
+    /// selected, else once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walk: Option<Walk>,
     /// Whether class vectors are hashed less their mean; unset, see
     /// [`crate::train::TrainConfig::setup`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -265,7 +271,7 @@ impl Default for LshConfig {
             refresh_growth: RefreshSchedule::GROWTH,
             incremental: Incremental::default(),
             fill: false,
-            walk: Walk::default(),
+            walk: None,
             centre: None,
         }
     }
@@ -391,26 +397,37 @@ pub enum SamplerError {
 }
 
 impl Setup<'_> {
-    /// Hash tables for the budget, still empty.
-    pub(super) fn tables(&self) -> Result<HashTables, HashError> {
-        let classes = self.label_counts.len();
-        let choice = self.lsh.choose(self.retrieve, classes, self.dim)?;
+    /// Hash tables for the budget, still empty, with room for `classes` of all classes.
+    pub(super) fn tables(&self, classes: usize) -> Result<HashTables, HashError> {
+        let choice = self.lsh.choose(self.retrieve, self.label_counts.len(), self.dim)?;
         let lsh = LshConfig { centre: self.lsh.centre.or(Some(self.centre)), ..self.lsh.clone() };
         lsh.tables(&choice, classes, self.dim, self.seed)
+    }
+
+    /// How queries go through the tables: where the best of many are selected, they get
+    /// as many as they ask for; else they find what K functions find, as in the paper.
+    pub(super) fn walk(&self) -> Walk {
+        let selects = self.retrieve > self.budget;
+        self.lsh.walk.unwrap_or(if selects { Walk::Widening } else { Walk::Once })
+    }
+
+    /// Within what the classes allow, or an error.
+    pub(super) fn checked(&self) -> Result<Self, SamplerError> {
+        let &Self { budget, label_counts, .. } = self;
+        let classes = label_counts.len();
+        if budget == 0 || classes == 0 || classes > u32::MAX as usize {
+            return Err(SamplerError::Size { budget, classes });
+        }
+        // More negatives than classes would only be room that stays empty.
+        let budget = budget.min(classes);
+        Ok(Self { budget, retrieve: self.retrieve.clamp(budget, classes), ..*self })
     }
 }
 
 /// Makes a sampler. One that uses tables has to be refreshed before it proposes.
 pub fn build(kind: SamplerKind, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, SamplerError> {
-    let &Setup { budget, label_counts, .. } = setup;
-    let classes = label_counts.len();
-    if budget == 0 || classes == 0 || classes > u32::MAX as usize {
-        return Err(SamplerError::Size { budget, classes });
-    }
-    let make = kind.entry().make.ok_or(SamplerError::ScoresEveryClass { kind })?;
-    // More negatives than classes would only be room that stays empty.
-    let budget = budget.min(classes);
-    make(&Setup { budget, retrieve: setup.retrieve.clamp(budget, classes), ..*setup })
+    let setup = setup.checked()?;
+    kind.entry().make.ok_or(SamplerError::ScoresEveryClass { kind })?(&setup)
 }
 
 #[cfg(test)]

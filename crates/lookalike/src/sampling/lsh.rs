@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::candidates::CandidateBlock;
 use super::gather::{Gather, Marks};
 use super::{Candidates, Counts, Request, Sampler, SamplerStats, Setup};
-use crate::hashing::{Block, HashError, HashScratch, HashTables};
+use crate::hashing::{Block, HashScratch, HashTables};
 use crate::model::RowsView;
 use crate::random::{Rng, Stream, below, mix, rng};
 use crate::scratch::PerThread;
@@ -52,19 +52,39 @@ pub(super) enum Rest {
 }
 
 /// How a query goes through the tables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Walk {
     /// As [`Walk::Once`]; and where all tables give too few, round again with one function
     /// less, which makes buckets wider, and so on down to one. So a query gets what it
     /// asks for, however classes are spread, the most alike first.
-    #[default]
     Widening,
     /// From a random table on, once round; of a bucket that is too full a random run.
     Once,
     /// Algorithm 3 to the letter: from the first table on, whole buckets, until there
     /// are more than asked for.
     Paper,
+}
+
+/// What is asked of hash tables.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub queries: Vec<Query>,
+    /// Negatives to be found by all queries together.
+    pub found: usize,
+    /// Negatives in all.
+    pub budget: usize,
+    pub rest: Rest,
+    pub walk: Walk,
+}
+
+impl Plan {
+    /// One query an example; `fill` makes up for a shortfall by uniform draws.
+    pub(super) fn of(setup: &Setup<'_>, query: Query) -> Self {
+        let rest = if setup.lsh.fill { Rest::Fill } else { Rest::Leave };
+        let (found, budget, walk) = (setup.retrieve, setup.budget, setup.walk());
+        Self { queries: vec![query], found, budget, rest, walk }
+    }
 }
 
 /// Asks hash tables for negatives; see the module's description.
@@ -99,17 +119,11 @@ struct Worker {
 
 impl LshSampler {
     /// A sampler that asks its tables with one query an example; `fill` makes up for
-    /// a shortfall by uniform draws.
-    pub(super) fn of(setup: &Setup<'_>, query: Query) -> Result<Self, HashError> {
-        let rest = if setup.lsh.fill { Rest::Fill } else { Rest::Leave };
-        let sampler = Self::with(setup.tables()?, vec![query], setup.retrieve, setup.budget, rest);
-        Ok(sampler.walking(setup.lsh.walk))
-    }
-
-    /// As `of`, with given tables, which are walked once.
+    /// a shortfall by uniform draws. Tables are walked once.
     pub fn new(tables: HashTables, query: Query, budget: usize, fill: bool) -> Self {
         let rest = if fill { Rest::Fill } else { Rest::Leave };
-        Self::with(tables, vec![query], budget, budget, rest)
+        let plan = Plan { queries: vec![query], found: budget, budget, rest, walk: Walk::Once };
+        Self::with(tables, plan)
     }
 
     /// The same with another way through the tables.
@@ -117,20 +131,15 @@ impl LshSampler {
         Self { walk, ..self }
     }
 
-    pub(super) fn with(
-        tables: HashTables,
-        queries: Vec<Query>,
-        found: usize,
-        budget: usize,
-        rest: Rest,
-    ) -> Self {
+    pub(super) fn with(tables: HashTables, plan: Plan) -> Self {
+        let Plan { queries, found, budget, rest, walk } = plan;
         Self {
             tables,
             queries,
             found,
             budget,
             rest,
-            walk: Walk::Once,
+            walk,
             overshoot: 0,
             workers: PerThread::default(),
             stats: SamplerStats::default(),
@@ -292,12 +301,8 @@ impl LshSampler {
         }
     }
 
-    /// The table with which a walk begins.
     fn first_table(&self, rng: &mut Rng) -> usize {
-        match self.walk {
-            Walk::Paper => 0,
-            _ => below(rng.next_u64(), self.tables.family().tables() as u32) as usize,
-        }
+        if self.walk == Walk::Paper { 0 } else { first_table(self.tables.family().tables(), rng) }
     }
 
     /// Lays the queries of a block of examples side by side.
@@ -308,12 +313,7 @@ impl LshSampler {
             ids.iter_mut().zip(positions).for_each(|(id, position)| *id = position as u32);
             return block.load(request.cpu, request.embeddings.view(), ids);
         }
-        let label_of = |position: usize| {
-            let example = request.batch[position];
-            let labels = request.examples.labels(example as usize);
-            let turn = mix(request.seed, Stream::Label, request.iteration, u64::from(example));
-            labels.get(below(turn, labels.len() as u32) as usize).copied()
-        };
+        let label_of = |position: usize| asking_label(request, position);
         for (id, position) in ids.iter_mut().zip(positions.clone()) {
             *id = label_of(position).unwrap_or(0);
         }
@@ -324,6 +324,19 @@ impl LshSampler {
             }
         }
     }
+}
+
+/// The table with which a walk begins.
+pub(super) fn first_table(tables: usize, rng: &mut Rng) -> usize {
+    below(rng.next_u64(), tables as u32) as usize
+}
+
+/// The true label whose turn it is to ask the tables for an example of the batch.
+pub(super) fn asking_label(request: &Request<'_>, position: usize) -> Option<u32> {
+    let example = request.batch[position];
+    let labels = request.examples.labels(example as usize);
+    let turn = mix(request.seed, Stream::Label, request.iteration, u64::from(example));
+    labels.get(below(turn, labels.len() as u32) as usize).copied()
 }
 
 impl Sampler for LshSampler {

@@ -17,7 +17,7 @@ mod score;
 mod select;
 
 pub(super) use full::FullStep;
-pub(super) use sampled::SampledStep;
+pub(super) use sampled::{Proposed, SampledStep};
 
 use rayon::prelude::*;
 
