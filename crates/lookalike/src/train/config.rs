@@ -335,8 +335,7 @@ impl TrainConfig {
     }
 
     /// What a sampler is made for: classes with these counts, whose vectors have `dim`
-    /// numbers. Unless the tables' options say so, class vectors are hashed less their mean
-    /// with ReLU, if exact scores then select among what was found (docs/notes/selection.md).
+    /// numbers.
     pub fn setup<'a>(&'a self, label_counts: &'a [u32], dim: usize) -> Setup<'a> {
         Setup {
             seed: self.seed,
@@ -345,7 +344,6 @@ impl TrainConfig {
             dim,
             label_counts,
             lsh: &self.lsh,
-            centre: self.activation == Activation::Relu && self.keep_for(label_counts.len()).is_some(),
             mixed: &self.mixed,
         }
     }

@@ -43,7 +43,7 @@ pub(super) fn check(config: &TrainConfig, model: &Model, shard: &Shard) -> Resul
         ));
     }
     let walks_once = config.lsh.walk.is_none_or(|walk| walk == Walk::Once);
-    if config.sampler.uses_tables() && (!walks_once || config.lsh.centre == Some(true)) {
+    if config.sampler.uses_tables() && (!walks_once || config.lsh.centre) {
         return Err(TrainError::NotSharded(
             "over several ranks hash tables are walked once and hash class vectors as they are: use --walk once and \
              leave --centre out",
