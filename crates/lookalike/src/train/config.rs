@@ -76,6 +76,10 @@ pub struct TrainConfig {
     pub warmup: u64,
     /// The optimizer.
     pub adam: AdamConfig,
+    /// The first so many features' rows stay as they are, and if there is one, all
+    /// biases and layers below the output: for going on with new data.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub frozen_features: usize,
     /// The sparse part beside the network, if there is one.
     pub sparse: Option<SparseConfig>,
     /// Decides all that is random.
@@ -116,6 +120,7 @@ impl Default for TrainConfig {
             lr_schedule: RateSchedule::Linear,
             warmup: 0,
             adam: AdamConfig::default(),
+            frozen_features: 0,
             sparse: None,
             seed: 1,
         }
@@ -490,6 +495,10 @@ impl TrainConfig {
         fixed("storage", name_of(wanted.storage), name_of(shape.storage))?;
         fixed("sparse", self.sparse.is_some().to_string(), model.sparse.is_some().to_string())
     }
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The name that a setting's value has in files.
