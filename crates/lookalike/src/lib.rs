@@ -13,6 +13,7 @@
 pub mod artifact;
 pub mod collective;
 pub mod data;
+mod disk;
 pub mod experiment;
 pub mod hashing;
 pub mod loss;

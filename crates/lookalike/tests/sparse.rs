@@ -8,7 +8,7 @@ use lookalike::data::Dataset;
 use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::metrics::MetricOptions;
 use lookalike::model::{Model, Neighbours, SparsePart, SparseStart};
-use lookalike::predict::{Ask, Predictor};
+use lookalike::predict::{Ask, Predictor, Search};
 use lookalike::train::{Checkpoint, SparseConfig, TrainConfig, Trainer};
 use lookalike_kernels::Cpu;
 
@@ -79,7 +79,7 @@ fn load(directory: &Path, with_training_state: bool) -> Result<Model, ModelError
 
 fn answers(model: &Model, data: &Dataset) -> Vec<(Vec<u32>, Vec<f32>)> {
     let all: Vec<u32> = (0..data.view().len() as u32).collect();
-    let ask = Ask { k: 7, probabilities: false };
+    let ask = Ask::best(7);
     let ranked = Predictor::new(model, Cpu::detect()).rank(&data.view(), &all, ask);
     let answer = |i| (ranked.example(i).classes.to_vec(), ranked.example(i).scores.to_vec());
     (0..all.len()).map(answer).collect()
@@ -109,7 +109,8 @@ fn combinations() -> (Dataset, Dataset) {
 
 fn precision(model: &Model, data: &Dataset) -> f64 {
     let options = MetricOptions::default();
-    let found = Predictor::new(model, Cpu::detect()).evaluate(&data.view(), &|_| 0, &options).unwrap();
+    let found =
+        Predictor::new(model, Cpu::detect()).evaluate(&data.view(), &|_| 0, &options, Search::Exact).unwrap();
     found.values.get("P@1").unwrap()
 }
 
@@ -264,10 +265,12 @@ fn damaged_sparse_parts_are_refused() {
     }
 }
 
-/// Changes `config.json`, which has no checksum.
+/// Changes `config.json` as versions up to 4 had it, without a checksum.
 fn edit(directory: &Path, change: impl Fn(&mut serde_json::Value)) {
     let path = directory.join("config.json");
-    let mut config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    config.as_object_mut().unwrap().remove("checksum");
+    config["format-version"] = 4.into();
     change(&mut config);
     std::fs::write(path, config.to_string()).unwrap();
 }

@@ -9,14 +9,19 @@ use lookalike::metrics::MetricOptions;
 use lookalike::predict::{Evaluation, Predictor};
 
 use super::MachineArguments;
+use super::search::SearchArguments;
 use crate::input::{self, ReadArguments};
 
-/// Measures a model on a file: exact, over all classes.
+/// Measures a model on a file.
+///
+/// Exact, over all classes, unless --search fast is given: then every answer is also
+/// compared with the exact one, and the share of its classes that were found is printed.
 #[derive(Args)]
 #[command(after_help = "Examples:
   lookalike evaluate model test.txt
   lookalike evaluate model test.txt --k 1,3,5 --json
   lookalike evaluate model names.tsv
+  lookalike evaluate model test.txt --search fast
 
 A label that the model does not know can't be predicted, but counts among the true
 labels of its example; how many there are is printed.")]
@@ -30,6 +35,8 @@ pub(crate) struct EvaluateArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    search: SearchArguments,
     #[command(flatten)]
     read: ReadArguments,
     #[command(flatten)]
@@ -71,7 +78,8 @@ pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
         let test = input::for_model(&arguments.test, &model, &arguments.read)?;
         let unknown = |i: usize| test.unknown_labels(i);
         let options = arguments.metrics.options();
-        let evaluation = Predictor::new(&model, cpu).evaluate(&test.view(), &unknown, &options)?;
+        let search = arguments.search.search();
+        let evaluation = Predictor::new(&model, cpu).evaluate(&test.view(), &unknown, &options, search)?;
         print(&evaluation, test.unknown_labels_total(), arguments.json)
     })?
 }
@@ -83,6 +91,9 @@ pub(crate) fn print(evaluation: &Evaluation, unknown_labels: u64, json: bool) ->
         for (name, value) in evaluation.values.iter() {
             object.insert(name.into(), value.into());
         }
+        if let Some(recall) = evaluation.recall {
+            object.insert("recall-of-search".into(), (100.0 * recall.share()).into());
+        }
         object.insert("examples".into(), evaluation.examples.into());
         object.insert("examples-without-labels".into(), evaluation.skipped.into());
         object.insert("unknown-labels".into(), unknown_labels.into());
@@ -93,6 +104,9 @@ pub(crate) fn print(evaluation: &Evaluation, unknown_labels: u64, json: bool) ->
                 Some(value) => writeln!(out, "{name:<18} {value:>7.2}")?,
                 None => writeln!(out, "{name:<18} {:>7}", "-")?,
             }
+        }
+        if let Some(recall) = evaluation.recall {
+            writeln!(out, "{:<18} {:>7.2}", "recall of search", 100.0 * recall.share())?;
         }
         writeln!(out, "{:<18} {:>7}", "examples", evaluation.examples)?;
         if evaluation.skipped > 0 {

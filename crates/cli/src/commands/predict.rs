@@ -1,8 +1,9 @@
 //! `lookalike predict`
 
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use lookalike::artifact;
 use lookalike::data::Examples;
@@ -10,18 +11,27 @@ use lookalike::model::Model;
 use lookalike::predict::{Ask, NamedClass, Predictor};
 
 use super::MachineArguments;
+use super::search::SearchArguments;
+use crate::exit::usage;
 use crate::input::{self, ReadArguments};
+
+mod remote;
 
 /// Prints the best classes of each example, best first.
 ///
 /// Lines are answered as they arrive, in memory that does not grow with the
 /// input. Labels in the input are ignored.
 #[derive(Args)]
-#[command(after_help = "Examples:
+#[command(
+    allow_missing_positional = true,
+    after_help = "Examples:
   lookalike predict model new.txt
   lookalike predict model new.txt --top-k 10 --format jsonl
   echo Muenchen | lookalike predict model -
   generate | lookalike predict model - --probabilities
+  lookalike predict --server http://127.0.0.1:7300 new.txt
+  lookalike predict model new.txt --search fast
+  lookalike predict model new.txt --only classes.txt --probabilities --threshold 0.2
 
 As TSV, a line an example: class, tab, score, tab, class, tab, score, … Classes are
 names where the model knows names, numbers otherwise.
@@ -30,12 +40,17 @@ A model trained from text reads text. The first line that is not blank decides:
 JSON lines if it begins with {, fastText's format if it holds __label__, TSV if it
 holds a tab, CSV if it names a column `text`, else plain lines, a text a line, blank
 ones too. --input-format decides otherwise. A text without any known feature gets the
-prior, the model's answer to an empty text; JSON lines then say \"prior\": true.")]
+prior, the model's answer to an empty text; JSON lines then say \"prior\": true."
+)]
 pub(crate) struct PredictArguments {
-    /// The model's directory
-    model: PathBuf,
+    /// The model's directory; none with --server
+    #[arg(required_unless_present = "server")]
+    model: Option<PathBuf>,
     /// The examples; - is standard input
     input: PathBuf,
+    /// Ask a service that `lookalike serve` runs, with the token in LOOKALIKE_TOKEN if it has one
+    #[arg(long, value_name = "URL", conflicts_with = "model")]
+    server: Option<String>,
     /// Classes to print for each example
     #[arg(long, default_value_t = 5, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     top_k: u32,
@@ -45,6 +60,14 @@ pub(crate) struct PredictArguments {
     /// Print softmax probabilities instead of scores
     #[arg(long)]
     probabilities: bool,
+    /// Print only classes named in this file, one a line
+    #[arg(long, value_name = "FILE")]
+    only: Option<PathBuf>,
+    /// Print only classes with at least this score, or probability with --probabilities
+    #[arg(long, value_name = "VALUE", allow_negative_numbers = true)]
+    threshold: Option<f32>,
+    #[command(flatten)]
+    search: SearchArguments,
     #[command(flatten)]
     read: ReadArguments,
     #[command(flatten)]
@@ -58,12 +81,23 @@ enum OutputFormat {
 }
 
 pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
+    let directory = match (&arguments.server, &arguments.model) {
+        (Some(url), _) => return remote::run(url, &arguments),
+        (None, model) => model.as_deref().unwrap_or(Path::new("")),
+    };
     let cpu = arguments.machine.cpu()?;
-    let model = artifact::load(&arguments.model)?.model;
+    let model = artifact::load(directory)?.model;
+    let only = arguments.only.as_deref().map(|path| classes_in(path, &model)).transpose()?;
     arguments.machine.install(|| {
         let mut out = BufWriter::new(std::io::stdout().lock());
         let predictor = Predictor::new(&model, cpu);
-        let ask = Ask { k: arguments.top_k as usize, probabilities: arguments.probabilities };
+        let ask = Ask {
+            k: arguments.top_k as usize,
+            probabilities: arguments.probabilities,
+            search: arguments.search.search(),
+            only: only.as_deref(),
+            threshold: arguments.threshold,
+        };
         input::stream(&arguments.input, &model, &arguments.read, |examples| {
             answer(examples, &predictor, ask, arguments.format, &mut out)?;
             Ok(out.flush()?)
@@ -71,10 +105,25 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
     })?
 }
 
+/// The classes that a file names, one a line.
+fn classes_in(path: &Path, model: &Model) -> anyhow::Result<Vec<u32>> {
+    let class = |(number, line): (usize, String)| {
+        let unknown = || format!("--only {}, line {number}: the model has no class {line:?}", path.display());
+        model.class_id(&line).ok_or_else(|| usage(unknown()))
+    };
+    names_in(path)?.into_iter().map(class).collect()
+}
+
+/// The names in a file with the numbers of their lines.
+fn names_in(path: &Path) -> anyhow::Result<Vec<(usize, String)>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--only {}", path.display()))?;
+    Ok((1..).zip(text.lines().map(str::to_owned)).filter(|(_, line)| !line.is_empty()).collect())
+}
+
 fn answer(
     examples: &Examples<'_>,
     predictor: &Predictor<&Model>,
-    ask: Ask,
+    ask: Ask<'_>,
     format: OutputFormat,
     out: &mut impl Write,
 ) -> std::io::Result<()> {

@@ -8,20 +8,22 @@
 //! | loss | over an example's candidates |
 //! |---|---|
 //! | [`Softmax`] | cross-entropy of the softmax with targets `1/|y|` |
-//! | [`Nce`] | logistic loss on each candidate (noise-contrastive estimation) |
+//! | [`LOGISTIC`] | logistic loss on each candidate by itself |
+//! | [`NCE`] | the same over noise of a known distribution: noise-contrastive estimation |
 //!
-//! Examples without a label have no loss and no gradient.
+//! An example's loss and gradient are multiplied by its weight. Examples without a
+//! label have none.
 //!
 //! With log-q correction scores become `s - ln q` first, where q is the expected
 //! number of times the sampler proposes the class, so that the sum over
 //! candidates estimates the sum over all classes.
 
-mod nce;
+mod logistic;
 mod row;
 mod running_sum;
 mod softmax;
 
-pub use nce::Nce;
+pub use logistic::{LOGISTIC, Logistic, NCE};
 pub(crate) use row::weighted_softmax_gradient;
 pub(crate) use running_sum::RunningSum;
 pub use softmax::Softmax;
@@ -46,6 +48,8 @@ pub enum Loss {
     /// Cross-entropy of the softmax over the candidates.
     #[default]
     Softmax,
+    /// Each candidate is a question of its own.
+    Logistic,
     /// Noise-contrastive estimation: each candidate is told from noise.
     Nce,
 }
@@ -55,6 +59,7 @@ impl Loss {
     pub fn name(self) -> &'static str {
         match self {
             Self::Softmax => "softmax",
+            Self::Logistic => "logistic",
             Self::Nce => "nce",
         }
     }
@@ -63,7 +68,8 @@ impl Loss {
     pub fn over_candidates(self) -> &'static dyn CandidateLoss {
         match self {
             Self::Softmax => &Softmax,
-            Self::Nce => &Nce,
+            Self::Logistic => &LOGISTIC,
+            Self::Nce => &NCE,
         }
     }
 }
@@ -130,7 +136,9 @@ pub fn example_of(entry: u32) -> usize {
 /// What the passes need to know by example.
 #[derive(Debug, Default)]
 pub struct ExampleTerms {
-    /// Target of each true label: `1/|y|`, or 0 without labels.
+    /// How much each example counts; 0 without labels.
+    pub weight: Vec<f32>,
+    /// Target of each true label: `weight/|y|`, or 0 without labels.
     pub target: Vec<f32>,
     /// `ln q` of classes drawn at random.
     pub drawn_log_q: Vec<f32>,
@@ -145,7 +153,8 @@ pub struct ExampleTerms {
 impl ExampleTerms {
     /// Makes room for a batch.
     pub(crate) fn resize(&mut self, batch: usize) {
-        for terms in [&mut self.target, &mut self.drawn_log_q, &mut self.max, &mut self.factor] {
+        let Self { weight, target, drawn_log_q, max, factor, .. } = self;
+        for terms in [weight, target, drawn_log_q, max, factor] {
             grow(terms, batch);
         }
     }

@@ -11,10 +11,13 @@ use std::sync::{Mutex, PoisonError};
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
+use super::candidates::{RerankScratch, rerank};
 use super::chosen::{ChosenClasses, ChosenScratch};
+use super::effort::Recall;
 use super::evaluate::Evaluation;
-use super::rerank::{RERANKED, RerankScratch, rerank};
-use super::{SparseQueries, TopK, TopKScratch, top_k};
+use super::fast::{FastScratch, FastSearch};
+use super::few::FewClasses;
+use super::{Ask, Search, SparseQueries, TopK, TopKScratch, top_k};
 use crate::data::{Dataset, Examples};
 use crate::metrics::{MetricOptions, Metrics, MetricsError, Totals, TrainingFrequencies};
 use crate::model::{Activations, Model};
@@ -23,14 +26,8 @@ use crate::text::Scratch as TextScratch;
 /// Examples that are embedded and ranked at a time.
 const BATCH: usize = 1024;
 
-/// What an answer should hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// The best so many classes, at least 1.
-    pub k: usize,
-    /// Probabilities instead of scores.
-    pub probabilities: bool,
-}
+/// Classes that a fast search looks at, at least, for each that is asked for.
+const EFFORT_PER_ANSWER: usize = 4;
 
 /// A class of an answer, by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,13 +58,15 @@ struct Scratch {
     activations: Activations,
     top_k: TopKScratch,
     rerank: RerankScratch,
+    fast: FastScratch,
     chosen: ChosenScratch,
     text: TextScratch,
 }
 
 impl<M: Deref<Target = Model> + Sync> Predictor<M> {
-    /// For a model. O(classes), once.
+    /// For a model. O(classes), and once a model what its parts need to be searched.
     pub fn new(model: M, cpu: Cpu) -> Self {
+        model.prepare();
         Self { bias: model.class_bias(), model, cpu, idle: Mutex::default() }
     }
 
@@ -76,22 +75,50 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         &self.model
     }
 
-    /// The best classes of each of some examples. Exact, over all classes:
+    /// The best classes of each of some examples. Exact search costs
     /// O(batch · classes · width).
-    pub fn rank(&self, examples: &Examples<'_>, batch: &[u32], ask: Ask) -> TopK {
+    ///
+    /// # Panics
+    /// If `ask.k` is 0, or `ask.only` names a class that does not exist.
+    pub fn rank(&self, examples: &Examples<'_>, batch: &[u32], ask: Ask<'_>) -> TopK {
         let mut out = TopK::new(ask.k);
-        if ask.probabilities {
-            out = out.with_log_sum_exp();
-        }
-        self.rank_into(examples, batch, &mut out);
+        self.rank_into(examples, batch, ask, &mut out);
         out
     }
 
     /// As [`rank`](Self::rank), into a ranking whose memory is used again.
-    pub fn rank_into(&self, examples: &Examples<'_>, batch: &[u32], out: &mut TopK) {
+    pub fn rank_into(&self, examples: &Examples<'_>, batch: &[u32], ask: Ask<'_>, out: &mut TopK) {
         let mut scratch = self.scratch();
+        self.model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
+        out.prepare(ask.k, ask.probabilities);
+        match ask.only {
+            None => match self.fast_search(ask.search, ask.k) {
+                Some(search) => {
+                    let embeddings = scratch.activations.embeddings();
+                    search.rank((examples, batch), embeddings, &mut scratch.fast, out);
+                }
+                None => self.rank_everything(examples, batch, &mut scratch, out),
+            },
+            Some(only) => self.rank_only(examples, batch, only, &mut scratch, out),
+        }
+        if let Some(threshold) = ask.threshold {
+            out.leave_at_least(threshold);
+        }
+        self.idle().push(scratch);
+    }
+
+    /// How to search where not every class is scored.
+    fn fast_search(&self, search: Search, k: usize) -> Option<FastSearch<'_>> {
+        let Search::Fast { effort } = search else { return None };
+        let index = self.model.search.as_ref()?;
+        let effort = effort.unwrap_or(index.effort).max(k.saturating_mul(EFFORT_PER_ANSWER));
+        let few = FewClasses { cpu: self.cpu, model: &self.model, bias: &self.bias };
+        (effort < self.model.num_classes()).then_some(FastSearch { few, index, effort })
+    }
+
+    /// Ranks all classes for examples whose embeddings are known.
+    fn rank_everything(&self, examples: &Examples<'_>, batch: &[u32], scratch: &mut Scratch, out: &mut TopK) {
         let model = self.model();
-        model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
         let embeddings = scratch.activations.embeddings();
         let sparse = SparseQueries::of(model, examples, batch);
         let vectors = model.network.output.view();
@@ -100,13 +127,40 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         };
         match &model.neighbours {
             None => best(out),
-            Some(neighbours) => {
-                let mut first = out.like(out.k().max(RERANKED));
+            Some(_) => {
+                let mut first = out.like(out.k());
                 best(&mut first);
-                rerank(neighbours, examples, batch, &first, &mut scratch.rerank, out);
+                let few = FewClasses { cpu: self.cpu, model, bias: &self.bias };
+                rerank(few, (examples, batch), embeddings, &first, &mut scratch.rerank, out);
             }
         }
-        self.idle().push(scratch);
+    }
+
+    /// Ranks some classes. A class's probability is one among all classes, so these
+    /// are ranked too where probabilities are asked for.
+    fn rank_only(
+        &self,
+        examples: &Examples<'_>,
+        batch: &[u32],
+        only: &[u32],
+        scratch: &mut Scratch,
+        out: &mut TopK,
+    ) {
+        let mut classes = only.to_vec();
+        classes.sort_unstable();
+        classes.dedup();
+        let chosen = ChosenClasses { cpu: self.cpu, model: &self.model, bias: &self.bias, classes: &classes };
+        let embeddings = scratch.activations.embeddings();
+        let scores = chosen.score(examples, batch, embeddings, &mut scratch.chosen);
+        let all = out.wants_log_sum_exp().then(|| {
+            let mut all = out.like(1);
+            self.rank_everything(examples, batch, scratch, &mut all);
+            all
+        });
+        out.fill(batch.len(), &classes, &scores);
+        if let Some(all) = all {
+            out.take_log_sum_exp(all);
+        }
     }
 
     /// The best classes of every example, some at a time: `answer` gets the number of
@@ -114,16 +168,13 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
     pub fn rank_all<E>(
         &self,
         examples: &Examples<'_>,
-        ask: Ask,
+        ask: Ask<'_>,
         mut answer: impl FnMut(usize, &TopK) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut out = TopK::new(ask.k);
-        if ask.probabilities {
-            out = out.with_log_sum_exp();
-        }
         let all: Vec<u32> = (0..examples.len() as u32).collect();
         for batch in all.chunks(BATCH) {
-            self.rank_into(examples, batch, &mut out);
+            self.rank_into(examples, batch, ask, &mut out);
             answer(batch[0] as usize, &out)?;
         }
         Ok(())
@@ -189,12 +240,13 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         all
     }
 
-    /// Ranks all classes for every example and measures the result.
+    /// Ranks classes for every example and measures the result.
     pub fn evaluate(
         &self,
         examples: &Examples<'_>,
         unknown_labels: &(dyn Fn(usize) -> usize + Sync),
         options: &MetricOptions,
+        search: Search,
     ) -> Result<Evaluation, MetricsError> {
         let frequencies = &self.model.frequencies;
         let frequencies = TrainingFrequencies {
@@ -203,8 +255,13 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         };
         let metrics = Metrics::new(options, Some(frequencies))?;
         let mut totals = Totals::new(&metrics);
-        let ask = Ask { k: metrics.k_max(), probabilities: false };
+        let mut recall = self.fast_search(search, metrics.k_max()).map(|_| Recall::default());
+        let ask = Ask { search, ..Ask::best(metrics.k_max()) };
         self.rank_all(examples, ask, |first, ranking| {
+            if let Some(recall) = &mut recall {
+                let batch: Vec<u32> = (first as u32..).take(ranking.len()).collect();
+                recall.add(Recall::of(ranking, &self.rank(examples, &batch, Ask::best(ask.k))));
+            }
             totals.add_all(&metrics, ranking.len(), |i| {
                 let example = first + i;
                 (ranking.example(i).classes, examples.labels(example), unknown_labels(example))
@@ -212,7 +269,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
             Ok::<(), MetricsError>(())
         })?;
         let (examples, skipped) = (totals.examples(), totals.skipped());
-        Ok(Evaluation { values: totals.values(&metrics), examples, skipped })
+        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, recall })
     }
 
     fn scratch(&self) -> Scratch {

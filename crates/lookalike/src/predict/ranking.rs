@@ -1,5 +1,9 @@
 //! Where rankings are kept: the best classes of each example of a batch.
 
+use rayon::prelude::*;
+
+use super::best::Best;
+
 /// The best classes of one example, best first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranked<'a> {
@@ -11,8 +15,8 @@ pub struct Ranked<'a> {
 
 /// The best `k` classes of each example of a batch.
 ///
-/// An example has fewer than `k` only if there are fewer classes, or if scores
-/// are NaN or negative infinity. The container is reused between batches.
+/// An example has fewer than `k` only if there are fewer classes, if a threshold left
+/// some out, or if scores are NaN or negative infinity. The container is reused between batches.
 #[derive(Clone, Debug)]
 pub struct TopK {
     pub(super) k: usize,
@@ -46,6 +50,15 @@ impl TopK {
     /// Also asks for [`TopK::log_sum_exp`]: one exponential a class and example.
     pub fn with_log_sum_exp(self) -> Self {
         Self { wants_log_sum_exp: true, ..self }
+    }
+
+    /// Makes it one of the best `k` classes, with their probabilities or without.
+    ///
+    /// # Panics
+    /// If `k` is 0.
+    pub(super) fn prepare(&mut self, k: usize, probabilities: bool) {
+        assert!(k > 0, "the best 0 classes of an example are no answer");
+        (self.k, self.wants_log_sum_exp) = (k, probabilities);
     }
 
     /// An empty ranking of the best `k` classes that knows as much as this one.
@@ -89,6 +102,64 @@ impl TopK {
         self.wants_log_sum_exp.then(|| self.log_sum_exp[example])
     }
 
+    /// Whether [`TopK::log_sum_exp`] is asked for.
+    pub(super) fn wants_log_sum_exp(&self) -> bool {
+        self.wants_log_sum_exp
+    }
+
+    /// Takes the sums over all classes from another ranking of the same examples.
+    pub(super) fn take_log_sum_exp(&mut self, other: Self) {
+        self.log_sum_exp = other.log_sum_exp;
+    }
+
+    /// Ranks `classes` for each of some examples by their scores, a row an example.
+    pub(super) fn fill(&mut self, examples: usize, classes: &[u32], scores: &[f32]) {
+        self.fill_each(examples, classes.len(), |example, slot| {
+            let mut best = Best::default();
+            best.reset(slot.k());
+            let scores = &scores[example * classes.len()..][..classes.len()];
+            scores.iter().zip(classes).for_each(|(&score, &class)| best.offer(score, class));
+            slot.take(&mut best);
+        });
+    }
+
+    /// Has the best of `num_classes` classes found for each of some examples, in parallel.
+    pub(super) fn fill_each(
+        &mut self,
+        examples: usize,
+        num_classes: usize,
+        rank: impl Fn(usize, Slot<'_>) + Sync,
+    ) {
+        self.resize(examples, num_classes);
+        if self.stride == 0 {
+            return;
+        }
+        self.lens
+            .par_iter_mut()
+            .zip(&mut self.log_sum_exp)
+            .zip(self.classes.par_chunks_mut(self.stride))
+            .zip(self.scores.par_chunks_mut(self.stride))
+            .enumerate()
+            .for_each(|(example, (((len, log_sum_exp), classes), scores))| {
+                rank(example, Slot { log_sum_exp, len, classes, scores });
+            });
+    }
+
+    /// Leaves only classes whose value is at least so much.
+    pub(super) fn leave_at_least(&mut self, threshold: f32) {
+        for example in 0..self.len() {
+            let keeps: Vec<bool> = self.values(example).map(|value| value >= threshold).collect();
+            let start = example * self.stride;
+            let kept = (start..).zip(keeps).filter(|&(_, keep)| keep).map(|(place, _)| place);
+            self.lens[example] = 0;
+            for from in kept {
+                let to = start + self.lens[example];
+                (self.scores[to], self.classes[to]) = (self.scores[from], self.classes[from]);
+                self.lens[example] += 1;
+            }
+        }
+    }
+
     /// Makes room for `examples` of `num_classes` classes.
     pub(super) fn resize(&mut self, examples: usize, num_classes: usize) {
         self.stride = self.k.min(num_classes);
@@ -98,5 +169,29 @@ impl TopK {
         self.scores.resize(examples * self.stride, 0.0);
         self.log_sum_exp.clear();
         self.log_sum_exp.resize(examples, f32::NEG_INFINITY);
+    }
+}
+
+/// Where the best classes of one example go.
+pub(super) struct Slot<'a> {
+    pub(super) log_sum_exp: &'a mut f32,
+    len: &'a mut usize,
+    classes: &'a mut [u32],
+    scores: &'a mut [f32],
+}
+
+impl Slot<'_> {
+    /// How many there is room for, at least 1.
+    pub(super) fn k(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Takes the best classes.
+    pub(super) fn take(self, best: &mut Best) {
+        *self.len = 0;
+        for ((class, score), best) in self.classes.iter_mut().zip(self.scores).zip(best.ranked()) {
+            (*score, *class) = best;
+            *self.len += 1;
+        }
     }
 }

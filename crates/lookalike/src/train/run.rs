@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::trainer::{StepReport, TrainError, Trainer};
 use crate::data::Examples;
 use crate::metrics::MetricOptions;
-use crate::predict::{Evaluation, Predictor};
+use crate::predict::Evaluation;
 
 /// How often to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -51,7 +51,7 @@ pub struct Validation<'a> {
 impl Validation<'_> {
     /// Measures the model as it is now.
     pub fn evaluate(&self, trainer: &Trainer<'_>) -> Evaluation {
-        Predictor::new(&trainer.model, trainer.cpu())
+        trainer
             .evaluate(&self.examples, self.unknown_labels, &self.metrics)
             .expect("metric options are checked before training starts")
     }
@@ -110,8 +110,19 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Trains until done.
+/// Trains until done. However it ends, the model has a search index.
 pub fn run(
+    trainer: &mut Trainer<'_>,
+    plan: &RunPlan<'_>,
+    keeper: &mut dyn Keeper,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, TrainError> {
+    let outcome = run_steps(trainer, plan, keeper, observer)?;
+    trainer.index();
+    Ok(outcome)
+}
+
+fn run_steps(
     trainer: &mut Trainer<'_>,
     plan: &RunPlan<'_>,
     keeper: &mut dyn Keeper,
@@ -128,7 +139,10 @@ pub fn run(
         observer.on_step(trainer, &report);
         let seconds = report.progress.train_seconds - started;
         let out_of_time = plan.time_limit.is_some_and(|limit| seconds >= limit.as_secs_f64());
-        if observer.should_stop() {
+        // Ranks have clocks and users of their own, and must end at the same step.
+        let [out_of_time, is_stopped] = trainer.wishes_of_all([out_of_time, observer.should_stop()]);
+        if is_stopped {
+            trainer.settle();
             return Ok(Outcome::Stopped);
         }
         if let Some(validation) = &plan.validation {
@@ -141,6 +155,7 @@ pub fn run(
             }
         }
         if out_of_time {
+            trainer.settle();
             return Ok(Outcome::TimeLimit);
         }
     }
@@ -152,10 +167,12 @@ fn evaluate(
     keeper: &mut dyn Keeper,
     observer: &mut dyn Observer,
 ) -> Result<(), TrainError> {
+    trainer.settle();
     let evaluation = validation.evaluate(trainer);
     let is_best = trainer.state.best.take(evaluation.first());
     observer.on_evaluation(trainer, &evaluation, is_best);
     if is_best {
+        trainer.index();
         keeper.keep_best(trainer).map_err(TrainError::NotKept)?;
     }
     Ok(())

@@ -9,12 +9,12 @@ use lookalike_kernels::{AlignedVec, padded};
 use super::context::StepContext;
 use super::hidden_step::HiddenStep;
 use super::input_step::InputStep;
-use super::output::{FullStep, OutputLayer, SampledStep};
+use super::output::{FullStep, OutputLayer, Proposed, SampledStep};
 use super::stages::{Stage, StageClock, StageTimes};
-use crate::collective::Alone;
+use crate::collective::{Alone, Collective, Shard};
 use crate::data::Examples;
 use crate::model::{Activations, Network};
-use crate::optim::NetworkMoments;
+use crate::optim::{Adam, NetworkMoments};
 use crate::sampling::{Candidates, NearClasses, Request, Sampler};
 use crate::scratch::grow_aligned;
 
@@ -26,11 +26,16 @@ pub enum Proposer {
     Sampler(Box<dyn Sampler>),
 }
 
-/// Everything a step allocates, kept between batches.
+/// Everything a step allocates, kept between batches, and the other ranks if there are
+/// any.
 #[derive(Debug, Default)]
 pub struct Step {
+    /// The classes that are here, if not all are.
+    shard: Option<Shard>,
     activations: Activations,
     candidates: Candidates,
+    /// How much each example of the batch counts; empty if each counts 1.
+    weights: Vec<f32>,
     sampled: SampledStep,
     full: FullStep,
     hidden: Vec<HiddenStep>,
@@ -41,6 +46,11 @@ pub struct Step {
 }
 
 impl Step {
+    /// The step of one rank of several; as `default` if there are no others.
+    pub fn of(shard: &Shard) -> Self {
+        Self { shard: (!shard.is_whole()).then(|| shard.clone()), ..Self::default() }
+    }
+
     /// Moves the network by one batch; gives the mean loss of its examples.
     /// Classes that are known to be `near` the examples may be told to samplers.
     pub fn run(
@@ -124,11 +134,12 @@ impl Step {
             sampler.propose(&request, &mut self.candidates);
             clock.end_both([Stage::Hash, Stage::Sample], sampler.stats().hashing_share);
         }
+        let shard = self.shard.as_ref();
         let layer = OutputLayer {
             rows: &mut network.output,
             moments: &mut moments.output,
-            first_class: 0,
-            reducer: &mut Alone,
+            first_class: shard.map_or(0, |shard| shard.classes().start),
+            reducer: &mut shard.map_or(&Alone as &dyn Collective, Shard::collective),
         };
         match proposer {
             Proposer::All => {
@@ -138,7 +149,13 @@ impl Step {
             }
             Proposer::Sampler(sampler) => {
                 let log_q = sampler.class_log_q().filter(|_| context.corrects_log_q);
-                let loss = self.sampled.run(context, layer, &self.candidates, log_q, embeddings, gradient);
+                self.weights.clear();
+                if !examples.weights.is_empty() {
+                    self.weights.extend(batch.iter().map(|&example| examples.weight(example as usize)));
+                }
+                let proposed =
+                    Proposed { candidates: &self.candidates, class_log_q: log_q, weights: &self.weights };
+                let loss = self.sampled.run(context, layer, proposed, embeddings, gradient);
                 clock.end_measured(self.sampled.stage_times());
                 loss
             }
@@ -152,6 +169,12 @@ impl Step {
         examples: &Examples<'_>,
         batch: &[u32],
     ) {
+        let frozen = context.frozen_features;
+        if frozen >= network.input.len && frozen > 0 {
+            return;
+        }
+        // A rate of zero moves nothing and lets the gradient through.
+        let adam = if frozen > 0 { Adam::gradient_descent(0.0) } else { context.adam };
         let activation = network.config.activation;
         self.hidden.resize_with(network.hidden.len(), HiddenStep::default);
         for i in (0..self.d_layers.len()).rev() {
@@ -165,7 +188,7 @@ impl Step {
                 let below_rows = batch.len() * padded(layer.0.inputs);
                 let outputs = &self.activations.layers[i - 1][..below_rows];
                 let below = (outputs, &mut below[i - 1][..below_rows]);
-                self.hidden[i - 1].run(context.cpu, &context.adam, layer, below, &above[0][..rows]);
+                self.hidden[i - 1].run(context.cpu, &adam, layer, below, &above[0][..rows]);
             }
         }
     }

@@ -6,24 +6,28 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use lookalike::artifact::{self, DirectoryKeeper, check_destination};
+use lookalike::artifact::{self, DirectoryKeeper, DirectoryLock, check_destination};
 use lookalike::data::write::{check_file, check_folder};
 use lookalike::metrics::Metrics;
-use lookalike::predict::{Evaluation, Predictor};
+use lookalike::model::Model;
+use lookalike::predict::{Evaluation, Predictor, Search};
 use lookalike::train::{
-    Checkpoint, Every, NothingKept, Outcome, RunPlan, TrainConfig, Trainer, Validation, run as run_training,
+    Checkpoint, Every, FurtherData, NothingKept, Outcome, RunPlan, TrainConfig, Trainer, Validation,
+    run as run_training,
 };
 use lookalike_report::human;
 
+use super::further::Further;
 use super::{Settings, TrainArguments, describe};
 use crate::exit::{INTERRUPTED, usage};
 use crate::input::{self, Input};
 use crate::output::inform;
 use crate::progress::RunProgress;
+use crate::ranks;
 
 pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode> {
     let say = |line: String| {
-        if !arguments.quiet {
+        if !arguments.quiet && ranks::is_first() {
             inform!("{line}");
         }
     };
@@ -37,20 +41,41 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         (Some(directory), true) => Some(artifact::load_checkpoint(directory)?),
         _ => None,
     };
-    if !arguments.print_config {
+    let mut _lock = None;
+    if !arguments.print_config && ranks::is_first() {
         check_outputs(arguments)?;
+        _lock = arguments.model.as_deref().map(DirectoryLock::take).transpose()?;
     }
     if previous.is_some() && arguments.text.any() {
         return Err(usage("--resume goes on with the model's features: they can't be changed"));
     }
-    let mut data = match &previous {
-        Some(previous) => input::for_model(&arguments.train, &previous.model, &arguments.read)?,
-        None => input::for_training(&arguments.train, &base.text.options(), &arguments.read)?,
+    let further =
+        arguments.further.from.as_deref().map(|model| Further::read(arguments, model)).transpose()?;
+    further.iter().flat_map(Further::describe).for_each(&say);
+    let (earlier, mut data) = match (further, &previous) {
+        (Some(further), _) => {
+            let (model, data, num_new) = further.into_parts();
+            (Some((model, num_new)), data)
+        }
+        (None, Some(previous)) => {
+            let (file, model) = (&arguments.train, &previous.model);
+            (None, input::for_resuming(file, model, &arguments.read, &arguments.weights)?)
+        }
+        (None, None) => {
+            let text = base.text.options();
+            (None, input::for_training(&arguments.train, &text, &arguments.read, &arguments.weights)?)
+        }
     };
     let learnt = data.take_learnt();
-    let mut trainer = match previous {
-        Some(checkpoint) => go_on(arguments, checkpoint, &data)?,
-        None => {
+    let mut trainer = match (earlier, previous) {
+        (Some((model, num_new)), _) => {
+            let data = FurtherData { examples: data.view(), num_new };
+            let mut trainer = Further::trainer(arguments, model, data)?;
+            (trainer.model.text, trainer.model.names) = learnt;
+            trainer
+        }
+        (None, Some(checkpoint)) => go_on(arguments, checkpoint, &data)?,
+        (None, None) => {
             let settings = choose_settings(arguments, base, &data, &say)?;
             if arguments.print_config {
                 return print_settings(arguments, settings);
@@ -66,9 +91,10 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     if let (Some(path), Some(valid)) = (&arguments.valid, &valid) {
         check_labels(path, valid)?;
     }
-    let outcome = train_and_save(arguments, &mut trainer, test.as_ref(), valid.as_ref(), &say)?;
-    if let Some(test) = &test {
-        let evaluation = measure(arguments, &trainer, test)?;
+    let (outcome, saved) = train_and_save(arguments, &mut trainer, test.as_ref(), valid.as_ref(), &say)?;
+    if let Some(test) = &test
+        && let Some(evaluation) = measure_saved(arguments, &trainer, saved, test)?
+    {
         crate::commands::evaluate::print(&evaluation, test.unknown_labels_total(), false)?;
     }
     Ok(if outcome == Outcome::Stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
@@ -77,6 +103,9 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
 /// The settings with what flags override, and nothing else.
 pub(super) fn print_settings(arguments: &TrainArguments, mut settings: Settings) -> anyhow::Result<ExitCode> {
     arguments.settings.apply(&mut settings.training)?;
+    if !ranks::is_first() {
+        return Ok(ExitCode::SUCCESS);
+    }
     write!(std::io::stdout(), "{}", settings.to_toml()?)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -103,7 +132,7 @@ fn start<'a>(
     data: &'a Input,
 ) -> anyhow::Result<Trainer<'a>> {
     arguments.settings.apply(&mut settings.training)?;
-    Ok(Trainer::new(settings.training, data.view(), arguments.machine.cpu()?)?)
+    Ok(Trainer::new_on(ranks::all(), settings.training, data.view(), arguments.machine.cpu()?)?)
 }
 
 fn go_on<'a>(
@@ -112,7 +141,7 @@ fn go_on<'a>(
     data: &'a Input,
 ) -> anyhow::Result<Trainer<'a>> {
     arguments.settings.apply(&mut checkpoint.state.config)?;
-    Ok(Trainer::resume(checkpoint, data.view(), arguments.machine.cpu()?)?)
+    Ok(Trainer::resume_on(ranks::all(), checkpoint, data.view(), arguments.machine.cpu()?)?)
 }
 
 /// What can't be written must show before hours of training.
@@ -151,7 +180,11 @@ fn open_other(
 }
 
 fn progress(arguments: &TrainArguments, trainer: &Trainer<'_>) -> anyhow::Result<RunProgress> {
-    let mut progress = RunProgress::new(trainer.planned_steps(), arguments.quiet);
+    let is_first = ranks::is_first();
+    let mut progress = RunProgress::new(trainer.planned_steps(), arguments.quiet || !is_first);
+    if !is_first {
+        return Ok(progress);
+    }
     if let Some(path) = &arguments.log {
         progress = progress.with_log(path, arguments.resume)?;
     }
@@ -161,14 +194,24 @@ fn progress(arguments: &TrainArguments, trainer: &Trainer<'_>) -> anyhow::Result
     Ok(progress)
 }
 
-/// Runs the loop; afterwards `trainer.model` is the model that was saved.
+/// Where the model is that was saved, or would have been.
+enum Saved {
+    /// It is the trainer's.
+    Trainer,
+    /// An earlier one was better, and is here.
+    Loaded(Box<Model>),
+    /// An earlier one was better, and the first rank has it.
+    OnFirstRank,
+}
+
+/// Runs the loop and saves.
 fn train_and_save(
     arguments: &TrainArguments,
     trainer: &mut Trainer<'_>,
     test: Option<&Input>,
     valid: Option<&Input>,
     say: &dyn Fn(String),
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<(Outcome, Saved)> {
     let mut progress = progress(arguments, trainer)?;
     let watched = valid.or(test);
     let unknown = |i: usize| watched.map_or(0, |input| input.unknown_labels(i));
@@ -205,34 +248,52 @@ fn train_and_save(
     progress.finish();
     let outcome = result?;
     describe::end(trainer, outcome, had_sparse_part, say);
-    if let Some(keeper) = keeper {
-        save(trainer, keeper, say)?;
-    }
-    Ok(outcome)
+    progress.wire().into_iter().for_each(say);
+    let saved = keeper.map(|keeper| save(trainer, keeper, say)).transpose()?;
+    Ok((outcome, saved.unwrap_or(Saved::Trainer)))
 }
 
-/// Saves the model, unless the best one is there already; then `trainer.model` becomes
-/// that one.
-fn save(trainer: &mut Trainer<'_>, mut keeper: DirectoryKeeper, say: &dyn Fn(String)) -> anyhow::Result<()> {
+/// Saves the model, unless the best one is there already.
+fn save(trainer: &Trainer<'_>, mut keeper: DirectoryKeeper, say: &dyn Fn(String)) -> anyhow::Result<Saved> {
     let directory = keeper.directory().display().to_string();
     if !keeper.has_best() {
         keeper.save(trainer).with_context(|| format!("cannot save the model to {directory}"))?;
         say(format!("saved to {directory}"));
-        return Ok(());
+        return Ok(Saved::Trainer);
+    }
+    if !ranks::is_first() {
+        return Ok(Saved::OnFirstRank);
     }
     let saved = artifact::load(keeper.directory())?;
-    trainer.model = saved.model;
     say(match keeper.found_better() {
         true => {
             format!("saved to {directory}: the best on --valid, of step {}", saved.record.progress.iteration)
         }
         false => format!("{directory} was the best on --valid and is left as it is"),
     });
-    Ok(())
+    Ok(Saved::Loaded(Box::new(saved.model)))
 }
 
+/// Measures the model as it is now, on all ranks.
 fn measure(arguments: &TrainArguments, trainer: &Trainer<'_>, input: &Input) -> anyhow::Result<Evaluation> {
     let unknown = |i: usize| input.unknown_labels(i);
-    let options = arguments.metrics.options();
-    Ok(Predictor::new(&trainer.model, trainer.cpu()).evaluate(&input.view(), &unknown, &options)?)
+    Ok(trainer.evaluate(&input.view(), &unknown, &arguments.metrics.options())?)
+}
+
+/// Measures the model that was saved; the first rank tells.
+fn measure_saved(
+    arguments: &TrainArguments,
+    trainer: &Trainer<'_>,
+    saved: Saved,
+    input: &Input,
+) -> anyhow::Result<Option<Evaluation>> {
+    let unknown = |i: usize| input.unknown_labels(i);
+    Ok(match saved {
+        Saved::Trainer => Some(measure(arguments, trainer, input)?).filter(|_| ranks::is_first()),
+        Saved::Loaded(model) => {
+            let (predictor, options) = (Predictor::new(&*model, trainer.cpu()), arguments.metrics.options());
+            Some(predictor.evaluate(&input.view(), &unknown, &options, Search::Exact)?)
+        }
+        Saved::OnFirstRank => None,
+    })
 }

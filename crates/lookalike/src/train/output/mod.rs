@@ -13,10 +13,11 @@
 
 mod full;
 mod sampled;
+mod score;
 mod select;
 
 pub(super) use full::FullStep;
-pub(super) use sampled::SampledStep;
+pub(super) use sampled::{Proposed, SampledStep};
 
 use rayon::prelude::*;
 
