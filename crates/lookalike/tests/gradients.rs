@@ -208,6 +208,7 @@ fn check(setting: &Setting) {
         corrects_log_q: setting.corrects_log_q,
         keep: None,
         clip: None,
+        frozen_features: 0,
     };
     let loss =
         Step::default().run(&context, (&mut network, &mut moments), &mut proposer, None, &view, &batch);

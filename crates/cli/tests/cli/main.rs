@@ -9,6 +9,7 @@ mod damage;
 mod demo;
 mod files;
 mod full_disk;
+mod further;
 mod interruption;
 mod names;
 mod outputs;

@@ -137,6 +137,8 @@ struct TablesHeader {
     shape: FamilyShape,
     /// Whether codes take four bytes.
     wide: bool,
+    /// Numbers of the mean that class vectors were hashed less; 0 if none.
+    mean: usize,
 }
 
 /// What of the sparse part is no tensor.
@@ -332,6 +334,7 @@ impl StateHeader {
                 seed: tables.seed,
                 shape: tables.shape,
                 wide: matches!(tables.codes, TableCodes::Wide(_)),
+                mean: tables.mean.len(),
             }),
             near: refresh.near.as_ref().map(|near| near.classes.len()),
         });

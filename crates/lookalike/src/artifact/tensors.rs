@@ -53,12 +53,14 @@ pub(super) fn write_state(
 ) -> Result<(), ModelError> {
     let mut tensors = moments_of(&model.network, &state.moments);
     tensors.extend(state.held_out.as_ref().map(|held_out| vector(HELD_OUT, held_out)));
-    if let Some(SavedTables { shape, codes, .. }) = refresh.and_then(|refresh| refresh.tables.as_ref()) {
+    if let Some(SavedTables { shape, codes, mean, .. }) = refresh.and_then(|refresh| refresh.tables.as_ref())
+    {
         let shape = (shape.l, model.num_classes(), model.num_classes());
         tensors.push(match codes {
             TableCodes::Narrow(codes) => matrix(CODES, codes, shape),
             TableCodes::Wide(codes) => matrix(CODES, codes, shape),
         });
+        tensors.push(vector(MEAN, mean));
     }
     if let Some(near) = refresh.and_then(|refresh| refresh.near.as_ref()) {
         tensors.push(vector(NEAR[0], &near.lengths));
@@ -106,13 +108,14 @@ impl TensorFile<'_> {
         header: &RefreshHeader,
         (features, classes): (usize, usize),
     ) -> Result<LastRefresh, ModelError> {
-        let tables = header.tables.map(|TablesHeader { seed, shape, wide }| {
+        let tables = header.tables.map(|TablesHeader { seed, shape, wide, mean }| {
             let size = [shape.l, classes];
             let codes = match wide {
                 true => TableCodes::Wide(self.read_all(CODES, &size)?),
                 false => TableCodes::Narrow(self.read_all(CODES, &size)?),
             };
-            Ok::<_, ModelError>(SavedTables { seed, shape, codes })
+            let mean = self.read_vector(MEAN, mean)?;
+            Ok::<_, ModelError>(SavedTables { seed, shape, codes, mean })
         });
         let near = header.near.map(|entries| {
             Ok::<_, ModelError>(FeatureLists {
@@ -171,6 +174,8 @@ const HELD_OUT: &str = "held_out";
 
 /// The bucket of each class in each table.
 const CODES: &str = "tables.codes";
+/// The mean that class vectors were hashed less.
+const MEAN: &str = "tables.mean";
 /// Classes near each feature: how many, which, and their weights.
 const NEAR: [&str; 3] = ["near.lengths", "near.classes", "near.weights"];
 

@@ -9,6 +9,7 @@
 //! Architecture invariant: nothing here is needed for training alone. Moments,
 //! progress and settings belong to [`crate::train::TrainingState`].
 
+mod change;
 mod embeddings;
 mod examples_of_class;
 mod hidden;
@@ -21,6 +22,7 @@ mod search;
 mod sparse;
 mod view;
 
+pub use change::{ChangeError, Growth};
 pub use embeddings::Embeddings;
 pub(crate) use hidden::EXAMPLES_PER_BLOCK;
 pub use hidden::Hidden;

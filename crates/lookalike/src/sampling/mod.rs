@@ -33,13 +33,13 @@ pub(crate) use candidates::{BLOCK_WORDS, BitRows};
 pub use candidates::{Candidates, Counts};
 pub use config::{LshConfig, MixedConfig, MixedQuery, SamplerError, SamplerKind, Setup, build};
 pub use feature_index::{FeatureIndex, FeatureLists, NearClasses, Truths};
-pub use lsh::{LshSampler, Query};
+pub use lsh::{LshSampler, Query, Walk};
 pub use sharded::build_sharded;
 
 use lookalike_kernels::Cpu;
 
 use crate::data::Examples;
-use crate::hashing::HashTables;
+use crate::hashing::{HashTables, TableCodes};
 use crate::model::{Embeddings, RowsView};
 
 /// What a sampler is told about a batch.
@@ -79,7 +79,7 @@ impl Request<'_> {
 /// Law. After [`propose`](Self::propose), `out` has one set for each example of
 /// the batch: all its true labels first, then found negatives, then drawn ones;
 /// all different, no negative a true label, at most the sampler's budget of
-/// negatives. The same request gives the same sets, whatever the number of
+/// negatives (more if it walks its tables as the paper does, [`Walk::Paper`]). The same request gives the same sets, whatever the number of
 /// threads and whatever other batches were proposed before, as long as the
 /// tables were last refreshed with the same class vectors. A sampler that looks
 /// at class vectors is refreshed before it first proposes; until then it finds
@@ -98,9 +98,10 @@ pub trait Sampler: Send + Sync + std::fmt::Debug {
         None
     }
 
-    /// The same, to be restored.
-    fn tables_mut(&mut self) -> Option<&mut HashTables> {
-        None
+    /// Takes tables that were kept for those of the last refresh; false if they are not
+    /// this sampler's.
+    fn restore(&mut self, _codes: &TableCodes, _mean: &[f32]) -> bool {
+        false
     }
 
     /// For a fixed distribution: the logarithm of each class's expected count

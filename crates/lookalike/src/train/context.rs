@@ -31,4 +31,7 @@ pub struct StepContext {
     /// The length to which an example's gradient is cut before it goes below the output
     /// layer.
     pub clip: Option<f32>,
+    /// Rows of features before this one stay as they are; if there is one, so do all
+    /// biases and layers below the output.
+    pub frozen_features: usize,
 }

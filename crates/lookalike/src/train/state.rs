@@ -76,6 +76,8 @@ pub struct SavedTables {
     pub shape: FamilyShape,
     /// The bucket of every class.
     pub codes: TableCodes,
+    /// The mean that class vectors were hashed less; empty if none.
+    pub mean: Vec<f32>,
 }
 
 /// All that training needs besides the model.

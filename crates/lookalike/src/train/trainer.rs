@@ -213,28 +213,7 @@ impl<'a> Trainer<'a> {
         Self::start(checkpoint, shard, examples, cpu)
     }
 
-    /// Goes on with other examples of the same shape, which count as further training
-    /// data, from the start of an epoch.
-    pub fn go_on(mut checkpoint: Checkpoint, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
-        let Checkpoint { model, state } = &mut checkpoint;
-        state.config.check(&examples)?;
-        check_sizes(model, &examples)?;
-        // A sparse part that did not help was dropped, and does not come back.
-        state.config.sparse = state.config.sparse.filter(|_| model.sparse.is_some());
-        state.config.check_model(model)?;
-        state.data = Some(DataFingerprint::of(&examples));
-        state.progress.position = 0;
-        state.held_out = None;
-        state.refresh = None;
-        model.frequencies.add(&ClassFrequencies::of(&examples));
-        if let Some(sparse) = &mut model.sparse {
-            sparse.set_class_counts(&model.frequencies.examples_of_class);
-        }
-        let shard = Shard::whole(examples.num_classes);
-        Self::start(checkpoint, shard, examples, cpu)
-    }
-
-    fn start(
+    pub(super) fn start(
         checkpoint: Checkpoint,
         shard: Shard,
         examples: Examples<'a>,
@@ -252,7 +231,6 @@ impl<'a> Trainer<'a> {
         // Examples without a label or a weight teach nothing here and are left out.
         let teaches = |&i: &u32| examples.teaches(i as usize);
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
-        let is_new = state.progress.iteration == 0;
         if let (None, Some(held_out)) = (config.sparse, &state.held_out) {
             // Of a part that was dropped; they come back with the next epoch.
             order.retain(|i| held_out.binary_search(i).is_err());
@@ -265,10 +243,11 @@ impl<'a> Trainer<'a> {
                 }
                 None => hold_out(&mut order, sparse.held_out, config.seed),
             };
-            let training = if is_new {
+            let training = if model.sparse.is_none() {
                 SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
             } else {
-                let is_trained = state.progress.epoch >= config.sparse_epochs();
+                let epoch_steps = order.len().div_ceil(config.batch) as u64;
+                let is_trained = config.sparse_rate_at(state.progress.iteration, epoch_steps) == 0.0;
                 SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
             };
             state.held_out = Some(held_out);
@@ -322,8 +301,8 @@ impl<'a> Trainer<'a> {
         };
         let seed = self.state.config.seed;
         let saved = |tables: &HashTables| {
-            let (shape, codes) = (*tables.family().shape(), tables.codes());
-            SavedTables { seed, shape, codes }
+            let (shape, codes, mean) = (*tables.family().shape(), tables.codes(), tables.mean().to_vec());
+            SavedTables { seed, shape, codes, mean }
         };
         let near = self.sparse.as_ref().map(SparseTraining::lists);
         Some(LastRefresh { tables: tables.map(saved), near })
@@ -489,6 +468,7 @@ impl<'a> Trainer<'a> {
             corrects_log_q: config.corrects_log_q(),
             keep: config.keep_for(self.model.num_classes()),
             clip: config.clip,
+            frozen_features: config.frozen_features,
         };
         let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
         if let Some(sparse) = &mut self.sparse {
@@ -621,9 +601,9 @@ fn shuffle(list: &mut [u32], random: &mut Rng) {
 /// Makes the tables those of the last refresh; false if they are not what was kept.
 fn restore(refresh: &LastRefresh, seed: u64, proposer: &mut Proposer) -> bool {
     let Proposer::Sampler(sampler) = proposer else { return true };
-    let Some(tables) = sampler.tables_mut() else { return true };
+    let Some(shape) = sampler.tables().map(|tables| *tables.family().shape()) else { return true };
     refresh.tables.as_ref().is_some_and(|saved| {
-        saved.seed == seed && saved.shape == *tables.family().shape() && tables.restore(&saved.codes)
+        saved.seed == seed && saved.shape == shape && sampler.restore(&saved.codes, &saved.mean)
     })
 }
 

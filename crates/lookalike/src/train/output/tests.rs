@@ -86,6 +86,7 @@ fn step(classes: std::ops::Range<usize>, loss: Loss, is_full: bool, reducer: &mu
         corrects_log_q: false,
         keep: None,
         clip: None,
+        frozen_features: 0,
     };
     let embeddings = embeddings();
     let view = Embeddings::padded(&embeddings, DIM);
