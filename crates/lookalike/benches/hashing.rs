@@ -74,6 +74,7 @@ fn main() {
             dim: DIM,
             label_counts: &counts,
             lsh: &lsh,
+            centre: false,
             mixed: &mixed,
         };
         let mut sampler = build(kind, &setup).expect("the shapes above are possible");

@@ -182,8 +182,16 @@ fn check(setting: &Setting) {
     let lsh = LshConfig { k: Some(1), l: Some(6), ..LshConfig::default() };
     let mixed = MixedConfig::default();
     let dim = network.output.dim;
-    let setup =
-        Setup { seed: 1, budget: 30, retrieve: 30, dim, label_counts: &counts, lsh: &lsh, mixed: &mixed };
+    let setup = Setup {
+        seed: 1,
+        budget: 30,
+        retrieve: 30,
+        dim,
+        label_counts: &counts,
+        lsh: &lsh,
+        centre: false,
+        mixed: &mixed,
+    };
     let cpu = Cpu::detect();
     let mut proposer = match setting.sampler {
         SamplerKind::Full => Proposer::All,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Sampler;
 use super::frequency::Frequency;
 use super::log_uniform::LogUniform;
-use super::lsh::{LshSampler, Plan, Query};
+use super::lsh::{LshSampler, Plan, Query, Walk};
 use super::mixed::mixed;
 use super::static_sampler::{Distribution, StaticSampler};
 use super::top_k::TopKSampler;
@@ -49,8 +49,9 @@ struct Entry {
     title: &'static str,
     /// Whether it looks candidates up in hash tables.
     uses_tables: bool,
-    /// Whether only the best of the classes it found may be trained on.
-    can_select: bool,
+    /// Negatives an example by default where only the best of the classes it found are
+    /// trained on, if that may be (docs/notes/selection.md).
+    selected_by_default: Option<usize>,
     /// Whether it knows how likely each of its negatives was.
     knows_noise: bool,
     /// Whether scores are corrected by `ln q` unless told otherwise.
@@ -68,7 +69,7 @@ const ENTRIES: [Entry; 8] = [
         name: "lsh-embedding",
         title: "LSH Embedding",
         uses_tables: true,
-        can_select: true,
+        selected_by_default: Some(100),
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| hashed(Plan::of(setup, Query::Embedding), setup)),
@@ -78,7 +79,7 @@ const ENTRIES: [Entry; 8] = [
         name: "lsh-label",
         title: "LSH Label",
         uses_tables: true,
-        can_select: true,
+        selected_by_default: Some(50),
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| hashed(Plan::of(setup, Query::Label), setup)),
@@ -88,7 +89,7 @@ const ENTRIES: [Entry; 8] = [
         name: "mixed",
         title: "Mixed",
         uses_tables: true,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: false,
         corrects_log_q: true,
         make: Some(|setup| hashed(mixed(setup)?, setup)),
@@ -98,7 +99,7 @@ const ENTRIES: [Entry; 8] = [
         name: "full",
         title: "Full softmax",
         uses_tables: false,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: false,
         corrects_log_q: false,
         make: None,
@@ -108,7 +109,7 @@ const ENTRIES: [Entry; 8] = [
         name: "top-k",
         title: "Top-k softmax",
         uses_tables: false,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| Ok(Box::new(TopKSampler::new(setup.budget)))),
@@ -118,7 +119,7 @@ const ENTRIES: [Entry; 8] = [
         name: "log-uniform",
         title: "Sampled softmax",
         uses_tables: false,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(LogUniform::new(setup.label_counts), setup)),
@@ -128,7 +129,7 @@ const ENTRIES: [Entry; 8] = [
         name: "frequency",
         title: "Frequency softmax",
         uses_tables: false,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(Frequency::new(setup.label_counts), setup)),
@@ -138,7 +139,7 @@ const ENTRIES: [Entry; 8] = [
         name: "uniform",
         title: "Uniform softmax",
         uses_tables: false,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(Uniform::new(setup.label_counts.len()), setup)),
@@ -191,7 +192,12 @@ impl SamplerKind {
     /// its drawn classes stand for those that were not found, and nobody would stand
     /// for those that were found and left out.
     pub fn can_select(self) -> bool {
-        self.entry().can_select
+        self.entry().selected_by_default.is_some()
+    }
+
+    /// Negatives an example by default where they are the best of many.
+    pub fn selected_by_default(self) -> Option<usize> {
+        self.entry().selected_by_default
     }
 
     /// Whether it knows how likely each of its negatives was.
@@ -243,6 +249,12 @@ pub struct LshConfig {
     pub incremental: Incremental,
     /// Whether uniform draws make up for what the tables do not give.
     pub fill: bool,
+    /// How a query goes through the tables.
+    pub walk: Walk,
+    /// Whether class vectors are hashed less their mean; unset, see
+    /// [`crate::train::TrainConfig::setup`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub centre: Option<bool>,
 }
 
 impl Default for LshConfig {
@@ -257,6 +269,8 @@ impl Default for LshConfig {
             refresh_growth: RefreshSchedule::GROWTH,
             incremental: Incremental::default(),
             fill: false,
+            walk: Walk::default(),
+            centre: None,
         }
     }
 }
@@ -281,7 +295,8 @@ impl LshConfig {
         seed: u64,
     ) -> Result<HashTables, HashError> {
         let shape = FamilyShape { k: choice.k, l: choice.l, ..self.shape(dim) };
-        Ok(HashTables::new(shape.draw(seed)?, classes, self.incremental))
+        let tables = HashTables::new(shape.draw(seed)?, classes, self.incremental);
+        Ok(if self.centre == Some(true) { tables.centred() } else { tables })
     }
 
     fn shape(&self, dim: usize) -> FamilyShape {
@@ -336,6 +351,8 @@ pub struct Setup<'a> {
     pub label_counts: &'a [u32],
     /// Options of the hash tables.
     pub lsh: &'a LshConfig,
+    /// Whether class vectors are hashed less their mean, where the options leave it open.
+    pub centre: bool,
     /// Options of the mixed sampler.
     pub mixed: &'a MixedConfig,
 }
@@ -381,7 +398,8 @@ impl Setup<'_> {
     /// Hash tables for the budget, still empty, with room for `classes` of all classes.
     pub(super) fn tables(&self, classes: usize) -> Result<HashTables, HashError> {
         let choice = self.lsh.choose(self.retrieve, self.label_counts.len(), self.dim)?;
-        self.lsh.tables(&choice, classes, self.dim, self.seed)
+        let lsh = LshConfig { centre: self.lsh.centre.or(Some(self.centre)), ..self.lsh.clone() };
+        lsh.tables(&choice, classes, self.dim, self.seed)
     }
 
     /// Within what the classes allow, or an error.
@@ -435,6 +453,7 @@ mod tests {
             dim: 8,
             label_counts: &[1; 9],
             lsh: &lsh,
+            centre: false,
             mixed: &mixed,
         };
         let error = |kind, setup: Setup<'_>| build(kind, &setup).unwrap_err();

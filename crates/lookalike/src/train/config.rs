@@ -10,7 +10,7 @@ use crate::hashing::Codes;
 use crate::loss::Loss;
 use crate::model::{Activation, Init, Model, NetworkConfig, Normalise, Storage};
 use crate::optim::AdamConfig;
-use crate::sampling::{LshConfig, MixedConfig, SamplerError, SamplerKind, Setup};
+use crate::sampling::{LshConfig, MixedConfig, SamplerError, SamplerKind, Setup, Walk};
 
 /// How the learning rate moves over a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -83,11 +83,9 @@ pub struct TrainConfig {
 const SPARSE_ENTRIES_MAX: f64 = (1u64 << 27) as f64;
 
 /// By default the tables may give so many times the budget …
-const RETRIEVE_TIMES: usize = 10;
+const RETRIEVE_TIMES: usize = 20;
 /// … but no more than so many (docs/notes/selection.md).
 const RETRIEVE_MAX: usize = 1000;
-/// Negatives an example where they are the best of many.
-const SELECTED_BUDGET: usize = 100;
 
 impl Default for TrainConfig {
     fn default() -> Self {
@@ -218,7 +216,7 @@ impl TrainConfig {
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
         // The public code's codes overlap; with clean ones its K would mean
         // something else.
-        let lsh = LshConfig { codes: Codes::Overlapped, ..LshConfig::default() };
+        let lsh = LshConfig { codes: Codes::Overlapped, walk: Walk::Paper, ..LshConfig::default() };
         let paper = Self {
             epochs: 10,
             hidden: vec![128],
@@ -298,15 +296,17 @@ impl TrainConfig {
     }
 
     /// Negatives an example for so many classes: `budget`, or `sparsity · N`. By default
-    /// 100 where they are the best of many, else 2% of the classes, at least 100 and at
+    /// 100 where they are the best of many (50 for LSH Label), else 2% of the classes, at least 100 and at
     /// most 1,000.
     pub fn budget_for(&self, num_classes: usize) -> usize {
         let by_sparsity = |share: f64| (share * num_classes as f64).round() as usize;
         let wanted = match (self.budget, self.sparsity) {
             (Some(budget), _) => budget,
             (None, Some(sparsity)) => by_sparsity(sparsity),
-            (None, None) if self.sampler.can_select() && self.retrieve != Some(0) => SELECTED_BUDGET,
-            (None, None) => by_sparsity(0.02).clamp(100, 1000),
+            (None, None) => match self.sampler.selected_by_default() {
+                Some(budget) if self.retrieve != Some(0) => budget,
+                _ => by_sparsity(0.02).clamp(100, 1000),
+            },
         };
         wanted.clamp(1, num_classes.max(1))
     }
@@ -316,7 +316,7 @@ impl TrainConfig {
         self.log_q.unwrap_or(self.sampler.corrects_log_q())
     }
 
-    /// Classes that the hash tables may give an example: `retrieve`, or by default ten
+    /// Classes that the hash tables may give an example: `retrieve`, or by default twenty
     /// times the budget, but no more than 1,000.
     pub fn retrieve_for(&self, num_classes: usize) -> usize {
         let budget = self.budget_for(num_classes);
@@ -335,7 +335,8 @@ impl TrainConfig {
     }
 
     /// What a sampler is made for: classes with these counts, whose vectors have `dim`
-    /// numbers.
+    /// numbers. Unless the tables' options say so, class vectors are hashed less their mean
+    /// with ReLU, if exact scores then select among what was found (docs/notes/selection.md).
     pub fn setup<'a>(&'a self, label_counts: &'a [u32], dim: usize) -> Setup<'a> {
         Setup {
             seed: self.seed,
@@ -344,6 +345,7 @@ impl TrainConfig {
             dim,
             label_counts,
             lsh: &self.lsh,
+            centre: self.activation == Activation::Relu && self.keep_for(label_counts.len()).is_some(),
             mixed: &self.mixed,
         }
     }

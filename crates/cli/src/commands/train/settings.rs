@@ -106,6 +106,14 @@ pub(crate) struct SettingArguments {
     /// Re-hash only what changed: never, always or auto
     #[arg(long, value_name = "NAME", value_parser = named::<lookalike::hashing::Incremental>)]
     incremental: Option<lookalike::hashing::Incremental>,
+    /// How queries walk the tables: widening (with fewer functions where they give too few),
+    /// once, or paper (its algorithm 3 to the letter: whole buckets, tables in order)
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::sampling::Walk>)]
+    walk: Option<lookalike::sampling::Walk>,
+    /// Hash class vectors less their mean: true or false; by default with ReLU, where the best
+    /// of many negatives are selected
+    #[arg(long, value_name = "BOOL")]
+    centre: Option<bool>,
     /// Draw uniformly what the tables do not give
     #[arg(long)]
     fill: bool,
@@ -177,6 +185,8 @@ impl SettingArguments {
         set(&mut lsh.refresh_first, &self.refresh);
         set(&mut lsh.refresh_growth, &self.refresh_growth);
         set(&mut lsh.incremental, &self.incremental);
+        set(&mut lsh.walk, &self.walk);
+        set(&mut lsh.centre, &self.centre.map(Some));
         lsh.fill |= self.fill;
         if let Some(wanted) = self.sparse {
             config.sparse = wanted.then(|| config.sparse.unwrap_or_default());
