@@ -122,17 +122,17 @@ fn lsh_label_trains_as_on_one_process() {
 #[test]
 fn filled_tables_train_as_on_one_process() {
     // Tables that give far too little, so that most is drawn.
-    let walk = Walk::Once;
-    let lsh = LshConfig { k: Some(3), l: Some(2), fill: true, walk, ..LshConfig::default() };
+    let lsh = LshConfig { k: Some(3), l: Some(2), fill: true, ..LshConfig::default() };
     assert_as_one_process(&TrainConfig { lsh, ..config(SamplerKind::LshEmbedding) });
 }
 
 #[test]
 fn other_walks_train_as_on_one_process() {
     // So few tables that walks end in wide buckets, of centred vectors.
-    let lsh = LshConfig { k: Some(4), l: Some(3), centre: Some(true), ..LshConfig::default() };
+    let (walk, centre) = (Some(Walk::Widening), Some(true));
+    let lsh = LshConfig { k: Some(4), l: Some(3), walk, centre, ..LshConfig::default() };
     assert_as_one_process(&TrainConfig { lsh, ..config(SamplerKind::LshLabel) });
-    let lsh = LshConfig { k: Some(2), l: Some(12), walk: Walk::Paper, ..LshConfig::default() };
+    let lsh = LshConfig { k: Some(2), l: Some(12), walk: Some(Walk::Paper), ..LshConfig::default() };
     assert_as_one_process(&TrainConfig { lsh, ..config(SamplerKind::LshEmbedding) });
 }
 

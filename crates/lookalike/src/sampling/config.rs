@@ -249,8 +249,10 @@ pub struct LshConfig {
     pub incremental: Incremental,
     /// Whether uniform draws make up for what the tables do not give.
     pub fill: bool,
-    /// How a query goes through the tables.
-    pub walk: Walk,
+    /// How a query goes through the tables; unset, widening where the best of many are
+    /// selected, else once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walk: Option<Walk>,
     /// Whether class vectors are hashed less their mean; unset, see
     /// [`crate::train::TrainConfig::setup`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -269,7 +271,7 @@ impl Default for LshConfig {
             refresh_growth: RefreshSchedule::GROWTH,
             incremental: Incremental::default(),
             fill: false,
-            walk: Walk::default(),
+            walk: None,
             centre: None,
         }
     }
@@ -400,6 +402,13 @@ impl Setup<'_> {
         let choice = self.lsh.choose(self.retrieve, self.label_counts.len(), self.dim)?;
         let lsh = LshConfig { centre: self.lsh.centre.or(Some(self.centre)), ..self.lsh.clone() };
         lsh.tables(&choice, classes, self.dim, self.seed)
+    }
+
+    /// How queries go through the tables: where the best of many are selected, they get
+    /// as many as they ask for; else they find what K functions find, as in the paper.
+    pub(super) fn walk(&self) -> Walk {
+        let selects = self.retrieve > self.budget;
+        self.lsh.walk.unwrap_or(if selects { Walk::Widening } else { Walk::Once })
     }
 
     /// Within what the classes allow, or an error.

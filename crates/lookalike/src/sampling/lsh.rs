@@ -51,6 +51,21 @@ pub(super) enum Rest {
     Estimate,
 }
 
+/// How a query goes through the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Walk {
+    /// As [`Walk::Once`]; and where all tables give too few, round again with one function
+    /// less, which makes buckets wider, and so on down to one. So a query gets what it
+    /// asks for, however classes are spread, the most alike first.
+    Widening,
+    /// From a random table on, once round; of a bucket that is too full a random run.
+    Once,
+    /// Algorithm 3 to the letter: from the first table on, whole buckets, until there
+    /// are more than asked for.
+    Paper,
+}
+
 /// What is asked of hash tables.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -67,25 +82,9 @@ impl Plan {
     /// One query an example; `fill` makes up for a shortfall by uniform draws.
     pub(super) fn of(setup: &Setup<'_>, query: Query) -> Self {
         let rest = if setup.lsh.fill { Rest::Fill } else { Rest::Leave };
-        let Setup { retrieve: found, budget, lsh, .. } = *setup;
-        Self { queries: vec![query], found, budget, rest, walk: lsh.walk }
+        let (found, budget, walk) = (setup.retrieve, setup.budget, setup.walk());
+        Self { queries: vec![query], found, budget, rest, walk }
     }
-}
-
-/// How a query goes through the tables.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Walk {
-    /// As [`Walk::Once`]; and where all tables give too few, round again with one function
-    /// less, which makes buckets wider, and so on down to one. So a query gets what it
-    /// asks for, however classes are spread, the most alike first.
-    #[default]
-    Widening,
-    /// From a random table on, once round; of a bucket that is too full a random run.
-    Once,
-    /// Algorithm 3 to the letter: from the first table on, whole buckets, until there
-    /// are more than asked for.
-    Paper,
 }
 
 /// Asks hash tables for negatives; see the module's description.
@@ -119,11 +118,12 @@ struct Worker {
 }
 
 impl LshSampler {
-    /// A sampler that asks its tables with one query an example and walks them once; `fill`
-    /// makes up for a shortfall by uniform draws.
+    /// A sampler that asks its tables with one query an example; `fill` makes up for
+    /// a shortfall by uniform draws. Tables are walked once.
     pub fn new(tables: HashTables, query: Query, budget: usize, fill: bool) -> Self {
         let rest = if fill { Rest::Fill } else { Rest::Leave };
-        Self::with(tables, Plan { queries: vec![query], found: budget, budget, rest, walk: Walk::Once })
+        let plan = Plan { queries: vec![query], found: budget, budget, rest, walk: Walk::Once };
+        Self::with(tables, plan)
     }
 
     /// The same with another way through the tables.

@@ -216,7 +216,7 @@ impl TrainConfig {
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
         // The public code's codes overlap; with clean ones its K would mean
         // something else.
-        let lsh = LshConfig { codes: Codes::Overlapped, walk: Walk::Paper, ..LshConfig::default() };
+        let lsh = LshConfig { codes: Codes::Overlapped, walk: Some(Walk::Paper), ..LshConfig::default() };
         let paper = Self {
             epochs: 10,
             hidden: vec![128],

@@ -185,7 +185,7 @@ impl SettingArguments {
         set(&mut lsh.refresh_first, &self.refresh);
         set(&mut lsh.refresh_growth, &self.refresh_growth);
         set(&mut lsh.incremental, &self.incremental);
-        set(&mut lsh.walk, &self.walk);
+        set(&mut lsh.walk, &self.walk.map(Some));
         set(&mut lsh.centre, &self.centre.map(Some));
         lsh.fill |= self.fill;
         if let Some(wanted) = self.sparse {
