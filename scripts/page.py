@@ -1,4 +1,4 @@
-"""Puts tables into the marked places of docs/results.md."""
+"""Puts tables into the marked places of a page, docs/results.md unless another is named."""
 
 import pathlib
 import re
@@ -9,10 +9,10 @@ PAGE = ROOT / "docs" / "results.md"
 BINARY = ROOT / "target" / "release" / "lookalike"
 
 
-def put_into_page(name: str, text: str) -> None:
+def put_into_page(name: str, text: str, path: pathlib.Path = PAGE) -> None:
     """Replaces what stands between `<!-- results: NAME -->` and `<!-- end -->`."""
-    page = PAGE.read_text()
+    page = path.read_text()
     place = re.compile(rf"(<!-- results: {re.escape(name)} -->\n).*?(<!-- end -->)", re.DOTALL)
     if not place.search(page):
-        sys.exit(f"{PAGE} has no place for {name}: add <!-- results: {name} --> and <!-- end -->")
-    PAGE.write_text(place.sub(lambda found: f"{found[1]}\n{text.strip()}\n\n{found[2]}", page))
+        sys.exit(f"{path} has no place for {name}: add <!-- results: {name} --> and <!-- end -->")
+    path.write_text(place.sub(lambda found: f"{found[1]}\n{text.strip()}\n\n{found[2]}", page))

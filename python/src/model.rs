@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use lookalike::artifact;
+use lookalike::data::{Examples, law::check_weights};
 use lookalike::metrics::MetricOptions;
-use lookalike::model::{self, Activations, Rows};
+use lookalike::model::{self, Activations, Growth, Rows};
 use lookalike::optim::NetworkMoments;
 use lookalike::predict::{Ask, Predictor, Search};
 use lookalike::text::{LabelNames, TextPipeline};
 use lookalike::train::{
-    BestScore, Checkpoint, ConfigError, TrainConfig, TrainError, Trainer, TrainingRecord, TrainingState,
+    BestScore, Checkpoint, ConfigError, FurtherData, TrainConfig, TrainError, Trainer, TrainingRecord,
+    TrainingState,
 };
 use lookalike_kernels::Cpu;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
@@ -87,6 +89,16 @@ pub(crate) fn cpu() -> PyResult<Cpu> {
     Cpu::from_env().map_err(error::value)
 }
 
+/// Examples with what each of them counts, checked.
+fn weighted<'a>(
+    examples: Examples<'a>,
+    weights: Option<&'a PyReadonlyArray1<'_, f32>>,
+) -> PyResult<Examples<'a>> {
+    let weights = weights.map_or(Ok(&[][..]), |weights| weights.as_slice())?;
+    check_weights(weights, examples.len()).map_err(error::value)?;
+    Ok(Examples { weights, ..examples })
+}
+
 fn parse_settings(settings: &str) -> PyResult<TrainConfig> {
     serde_json::from_str(settings).map_err(|e| error::value(format!("settings: {e}")))
 }
@@ -99,30 +111,34 @@ impl Model {
         py: Python<'_>,
         features: Features<'_>,
         labels: Labels<'_>,
+        weights: Option<PyReadonlyArray1<'_, f32>>,
         settings: &str,
         options: RunOptions<'_>,
     ) -> PyResult<(Self, &'static str)> {
         let (config, cpu, pool) = (parse_settings(settings)?, cpu()?, pool(py, options.threads)?);
-        let examples = features.examples(py, labels.slices()?, &pool)?;
+        let examples = weighted(features.examples(py, labels.slices()?, &pool)?, weights.as_ref())?;
         let made = py.detach(|| pool.install(|| Trainer::new(config, examples, cpu)));
         let mut trainer = made.map_err(|e| error::training(&e))?;
         let Ended { reason, best } = training::train(py, &pool, &mut trainer, &options)?;
         Ok((Self::trained(trainer, best), reason))
     }
 
-    /// Trains for one more pass over other examples of the same shape. It works on a
-    /// copy: a call that fails leaves the model as it was.
+    /// Trains for one more pass over other examples, perhaps of more classes. It works on
+    /// a copy: a call that fails leaves the model as it was.
     fn resume(
         &mut self,
         py: Python<'_>,
         features: Features<'_>,
         labels: Labels<'_>,
+        weights: Option<PyReadonlyArray1<'_, f32>>,
         settings: &str,
         options: RunOptions<'_>,
     ) -> PyResult<&'static str> {
         let (config, cpu, pool) = (parse_settings(settings)?, cpu()?, pool(py, options.threads)?);
-        let examples = features.examples(py, labels.slices()?, &pool)?;
-        let made = py.detach(|| pool.install(|| Trainer::go_on(self.checkpoint(config), examples, cpu)));
+        let examples = weighted(features.examples(py, labels.slices()?, &pool)?, weights.as_ref())?;
+        self.check_features(examples.num_features)?;
+        let data = FurtherData::new(examples);
+        let made = py.detach(|| pool.install(|| Trainer::go_on(self.checkpoint(config), data, cpu)));
         let mut trainer = made.map_err(|e| match e {
             TrainError::Config(ConfigError::Fixed { .. }) => {
                 error::value(format!("{e}: call fit to start again"))
@@ -170,13 +186,16 @@ impl Model {
             "neighbours": model.neighbours.as_ref().map(
                 |part| serde_json::json!({ "examples": part.num_examples(), "weight": part.weight() })
             ),
+            "search": model.search.as_ref().map(
+                |index| serde_json::json!({ "effort": index.effort, "recall": index.recall })
+            ),
         });
         description.to_string()
     }
 
     /// The best `k` classes of each example and their scores, or probabilities.
     /// Places beyond the last class hold -1.
-    #[pyo3(signature = (features, k, probabilities, threads))]
+    #[pyo3(signature = (features, k, probabilities, threads, search=None))]
     fn predict<'py>(
         &self,
         py: Python<'py>,
@@ -184,6 +203,7 @@ impl Model {
         k: usize,
         probabilities: bool,
         threads: Option<usize>,
+        search: Option<NamedSearch>,
     ) -> PyResult<Best<'py>> {
         let (cpu, pool) = (cpu()?, pool(py, threads)?);
         let none = NoLabels::new(&features)?;
@@ -192,7 +212,8 @@ impl Model {
         if k == 0 {
             return Err(error::value("k is 0, but must be at least 1"));
         }
-        let ask = Ask { probabilities, ..Ask::best(k.min(self.model.num_classes())) };
+        let search = search_of(search)?;
+        let ask = Ask { probabilities, search, ..Ask::best(k.min(self.model.num_classes())) };
         let predictor = Predictor::new(&self.model, cpu);
         let mut classes = vec![-1i64; examples.len() * ask.k];
         let mut scores = vec![f32::NEG_INFINITY; examples.len() * ask.k];
@@ -241,7 +262,9 @@ impl Model {
         matrix(py, embeddings, all.len(), dim)
     }
 
-    /// Ranks all classes for each example and measures the result.
+    /// Ranks classes for each example and measures the result.
+    #[expect(clippy::too_many_arguments, reason = "as Python calls it")]
+    #[pyo3(signature = (features, labels, unknown_labels, options, threads, search=None))]
     fn evaluate<'py>(
         &self,
         py: Python<'py>,
@@ -250,7 +273,9 @@ impl Model {
         unknown_labels: PyReadonlyArray1<'py, u32>,
         options: &str,
         threads: Option<usize>,
+        search: Option<NamedSearch>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        let search = search_of(search)?;
         let (cpu, pool) = (cpu()?, pool(py, threads)?);
         let examples = features.examples(py, labels.slices()?, &pool)?;
         self.check_features(examples.num_features)?;
@@ -259,7 +284,7 @@ impl Model {
         let unknown = |example: usize| unknown_labels.get(example).map_or(0, |&count| count as usize);
         let evaluation = py.detach(|| {
             let predictor = Predictor::new(&self.model, cpu);
-            pool.install(|| predictor.evaluate(&examples, &unknown, &options, Search::Exact))
+            pool.install(|| predictor.evaluate(&examples, &unknown, &options, search))
         });
         metrics(py, &evaluation.map_err(error::value)?)
     }
@@ -329,10 +354,41 @@ impl Model {
         counts.iter().map(|&count| i64::from(count)).collect::<Vec<_>>().into_pyarray(py)
     }
 
-    /// The classes' names, if the model was trained from text.
+    /// The classes' names, if they have names.
     fn class_names(&self) -> Option<Vec<String>> {
-        let text = self.model.text.as_ref()?;
-        Some(text.names.iter().map(str::to_owned).collect())
+        Some(self.model.label_names()?.iter().map(str::to_owned).collect())
+    }
+
+    /// Adds classes without examples; their names are for the caller to give.
+    fn add_classes(&mut self, count: usize) {
+        let config = &self.record.config;
+        let num_classes = self.model.num_classes() + count;
+        self.model.grow(&Growth {
+            num_features: self.model.num_features(),
+            num_classes,
+            init: config.init,
+            bias: config.loss.over_candidates().starting_bias(num_classes),
+            seed: config.seed,
+        });
+        if let Some(state) = &mut self.state {
+            state.moments.grow(&self.model.network);
+        }
+    }
+
+    /// Removes classes; the others move up.
+    fn remove_classes(&mut self, classes: PyReadonlyArray1<'_, i64>) -> PyResult<()> {
+        let removed = class_ids("class", classes.as_slice()?, self.model.num_classes())?;
+        let kept = self.model.remove_classes(&removed).map_err(error::value)?;
+        if let Some(state) = &mut self.state {
+            state.moments.keep_classes(&self.model.network, &kept);
+        }
+        Ok(())
+    }
+
+    /// Says what the classes are called.
+    fn set_names(&mut self, names: Vec<String>) -> PyResult<()> {
+        let renamed: Vec<(u32, String)> = (0..).zip(names).collect();
+        self.model.rename_classes(&renamed).map_err(error::value)
     }
 
     /// Says how text becomes features and what the classes are called.
@@ -361,4 +417,18 @@ fn weights<'py>(py: Python<'py>, rows: &Rows) -> PyResult<Bound<'py, PyArray2<f3
         values.extend_from_slice(&row[..rows.dim]);
     }
     matrix(py, values, rows.len, rows.dim)
+}
+
+/// `"exact"` or `"fast"`, and the effort if it is not the model's own.
+type NamedSearch = (String, Option<usize>);
+
+/// How classes are found, by name.
+fn search_of(search: Option<NamedSearch>) -> PyResult<Search> {
+    match search.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
+        None | Some(("exact", _)) => Ok(Search::Exact),
+        Some(("fast", effort)) => Ok(Search::Fast { effort }),
+        Some((other, _)) => {
+            Err(error::value(format!("search is {other:?}, but must be \"exact\" or \"fast\"")))
+        }
+    }
 }

@@ -231,5 +231,8 @@ pub(crate) fn metrics<'py>(py: Python<'py>, evaluation: &Evaluation) -> PyResult
     for (name, value) in evaluation.values.iter() {
         dict.set_item(name, value.map(|percent| percent / 100.0))?;
     }
+    if let Some(recall) = evaluation.recall {
+        dict.set_item("recall of search", recall.share())?;
+    }
     Ok(dict)
 }

@@ -74,7 +74,6 @@ fn main() {
             dim: DIM,
             label_counts: &counts,
             lsh: &lsh,
-            centre: false,
             mixed: &mixed,
         };
         let mut sampler = build(kind, &setup).expect("the shapes above are possible");

@@ -129,8 +129,8 @@ fn filled_tables_train_as_on_one_process() {
 #[test]
 fn other_walks_train_as_on_one_process() {
     // So few tables that walks end in wide buckets, of centred vectors.
-    let (walk, centre) = (Some(Walk::Widening), Some(true));
-    let lsh = LshConfig { k: Some(4), l: Some(3), walk, centre, ..LshConfig::default() };
+    let walk = Some(Walk::Widening);
+    let lsh = LshConfig { k: Some(4), l: Some(3), walk, centre: true, ..LshConfig::default() };
     assert_as_one_process(&TrainConfig { lsh, ..config(SamplerKind::LshLabel) });
     let lsh = LshConfig { k: Some(2), l: Some(12), walk: Some(Walk::Paper), ..LshConfig::default() };
     assert_as_one_process(&TrainConfig { lsh, ..config(SamplerKind::LshEmbedding) });

@@ -63,20 +63,8 @@ fn examples() -> Dataset {
 
 fn sampler(kind: SamplerKind, budget: usize, seed: u64, counts: &[u32], lsh: &LshConfig) -> Box<dyn Sampler> {
     let mixed = MixedConfig::default();
-    build(
-        kind,
-        &Setup {
-            seed,
-            budget,
-            retrieve: budget,
-            dim: DIM,
-            label_counts: counts,
-            lsh,
-            centre: false,
-            mixed: &mixed,
-        },
-    )
-    .unwrap()
+    build(kind, &Setup { seed, budget, retrieve: budget, dim: DIM, label_counts: counts, lsh, mixed: &mixed })
+        .unwrap()
 }
 
 /// Proposes for `batch` with fresh tables; the sets and the sampler.
@@ -412,7 +400,6 @@ fn the_mixed_sampler_estimates_the_partition_function_without_bias() {
             dim: DIM,
             label_counts: &counts,
             lsh: &lsh,
-            centre: false,
             mixed: &mixed,
         };
         let mut sampler = build(SamplerKind::Mixed, &setup).unwrap();

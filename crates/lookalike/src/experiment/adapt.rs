@@ -32,7 +32,7 @@ use crate::model::Activations;
 use crate::predict::{Ask, Predictor, Ranked};
 use crate::random::{Stream, below, rng};
 use crate::sampling::{self, Candidates, Request, Sampler, SamplerError, SamplerKind};
-use crate::train::Trainer;
+use crate::train::{TrainConfig, Trainer};
 
 /// Inputs looked at together; bounds the memory to this many times N numbers.
 const INPUTS_AT_ONCE: usize = 8;
@@ -117,14 +117,15 @@ pub fn snapshot(
     let (model, cpu) = (&trainer.model, trainer.cpu());
     let (config, output) = (&trainer.state.config, &model.network.output);
     let classes = output.len;
-    let (budget, keep) = (config.budget_for(classes), config.keep_for(classes));
-    let setup = config.setup(&model.frequencies.examples_of_class, output.dim);
+    let budget = config.budget_for(classes);
     let mut samplers = Vec::new();
     for &kind in &options.samplers {
+        // As it would be trained with, at the same budget as the others.
+        let of_kind = TrainConfig { sampler: kind, budget: Some(budget), ..config.clone() };
+        let setup = of_kind.setup(&model.frequencies.examples_of_class, output.dim);
         let mut sampler = sampling::build(kind, &setup)?;
         sampler.refresh(cpu, output.view(), None);
-        let keep = kind.can_select().then_some(keep).flatten();
-        samplers.push((sampler, keep));
+        samplers.push((sampler, of_kind.keep_for(classes)));
     }
     let ranks = rank_ranges(classes);
     let mut truth = Vec::new();

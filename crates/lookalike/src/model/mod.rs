@@ -9,23 +9,29 @@
 //! Architecture invariant: nothing here is needed for training alone. Moments,
 //! progress and settings belong to [`crate::train::TrainingState`].
 
+mod change;
 mod embeddings;
 mod examples_of_class;
 mod hidden;
 mod lists;
+mod nearest;
 mod neighbours;
 mod network;
 mod rows;
+mod search;
 mod sparse;
 mod view;
 
+pub use change::{ChangeError, Growth};
 pub use embeddings::Embeddings;
 pub(crate) use hidden::EXAMPLES_PER_BLOCK;
 pub use hidden::Hidden;
-pub use neighbours::{NeighbourScratch, Neighbours};
+pub use nearest::{Near, NeighbourScratch};
+pub use neighbours::Neighbours;
 pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};
 pub(crate) use rows::with_numbers;
 pub use rows::{Numbers, Rows, Storage};
+pub use search::{ClusterScratch, Clusters, Level, SearchIndex, StrongClasses, StrongScratch};
 pub use sparse::{MeanRows, Postings, SparsePart, SparseStart};
 pub use view::{RowData, RowsView};
 
@@ -41,6 +47,8 @@ pub struct Model {
     pub sparse: Option<SparsePart>,
     /// Training examples that classes are also scored by.
     pub neighbours: Option<Neighbours>,
+    /// What finds classes without scoring all.
+    pub search: Option<SearchIndex>,
     /// How often each class occurred in training.
     pub frequencies: ClassFrequencies,
     /// How text becomes features and classes become names, if trained from text.
@@ -78,7 +86,7 @@ impl ClassFrequencies {
 impl Model {
     /// A network alone.
     pub fn new(network: Network, frequencies: ClassFrequencies) -> Self {
-        Self { network, sparse: None, neighbours: None, frequencies, text: None, names: None }
+        Self { network, sparse: None, neighbours: None, search: None, frequencies, text: None, names: None }
     }
 
     /// The number of classes.
@@ -94,6 +102,17 @@ impl Model {
     /// The number of parameters.
     pub fn num_parameters(&self) -> usize {
         self.network.num_parameters() + self.sparse.as_ref().map_or(0, SparsePart::num_entries)
+    }
+
+    /// Makes what parts of the model make on first use. To be called where nothing else
+    /// runs in parallel: it is made in parallel, and whoever helped could ask for it.
+    pub fn prepare(&self) {
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.prepare();
+        }
+        if let (Some(search), Some(sparse)) = (&self.search, &self.sparse) {
+            search.strong(sparse, self.num_features());
+        }
     }
 
     /// What a class scores whatever the example: its bias and, of the sparse part,

@@ -1,5 +1,6 @@
 //! The outcome of an evaluation.
 
+use super::effort::Recall;
 use crate::metrics::MetricValues;
 
 /// Metrics of a model on examples; see [`Predictor::evaluate`](super::Predictor::evaluate).
@@ -11,6 +12,9 @@ pub struct Evaluation {
     pub examples: u64,
     /// Examples without labels, which do not.
     pub skipped: u64,
+    /// How many of the classes of exact rankings were found, where not every class was
+    /// scored.
+    pub recall: Option<Recall>,
 }
 
 impl Evaluation {

@@ -14,20 +14,24 @@
 mod approximate;
 mod ask;
 mod best;
+mod candidates;
 mod chosen;
+mod effort;
 mod evaluate;
 mod exact;
 mod explain;
+mod fast;
+mod few;
 mod predictor;
 mod ranking;
-mod rerank;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};
 pub use ask::{Ask, Search};
 pub(crate) use best::Best;
+pub use effort::{INDEXED_CLASSES_MIN, Recall, index};
 pub use evaluate::Evaluation;
 pub use exact::{SparseQueries, TopKScratch, top_k};
-pub use explain::{Contributions, contributions};
+pub use explain::{Contributions, Explainer, contributions};
 pub use predictor::{NamedClass, Predictor};
 pub use ranking::{Ranked, TopK};

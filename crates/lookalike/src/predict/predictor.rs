@@ -11,9 +11,12 @@ use std::sync::{Mutex, PoisonError};
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
+use super::candidates::{RerankScratch, rerank};
 use super::chosen::{ChosenClasses, ChosenScratch};
+use super::effort::Recall;
 use super::evaluate::Evaluation;
-use super::rerank::{RERANKED, RerankScratch, rerank};
+use super::fast::{FastScratch, FastSearch};
+use super::few::FewClasses;
 use super::{Ask, Search, SparseQueries, TopK, TopKScratch, top_k};
 use crate::data::{Dataset, Examples};
 use crate::metrics::{MetricOptions, Metrics, MetricsError, Totals, TrainingFrequencies};
@@ -22,6 +25,9 @@ use crate::text::Scratch as TextScratch;
 
 /// Examples that are embedded and ranked at a time.
 const BATCH: usize = 1024;
+
+/// Classes that a fast search looks at, at least, for each that is asked for.
+const EFFORT_PER_ANSWER: usize = 4;
 
 /// A class of an answer, by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,13 +58,15 @@ struct Scratch {
     activations: Activations,
     top_k: TopKScratch,
     rerank: RerankScratch,
+    fast: FastScratch,
     chosen: ChosenScratch,
     text: TextScratch,
 }
 
 impl<M: Deref<Target = Model> + Sync> Predictor<M> {
-    /// For a model. O(classes), once.
+    /// For a model. O(classes), and once a model what its parts need to be searched.
     pub fn new(model: M, cpu: Cpu) -> Self {
+        model.prepare();
         Self { bias: model.class_bias(), model, cpu, idle: Mutex::default() }
     }
 
@@ -84,13 +92,28 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         self.model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
         out.prepare(ask.k, ask.probabilities);
         match ask.only {
-            None => self.rank_everything(examples, batch, &mut scratch, out),
+            None => match self.fast_search(ask.search, ask.k) {
+                Some(search) => {
+                    let embeddings = scratch.activations.embeddings();
+                    search.rank((examples, batch), embeddings, &mut scratch.fast, out);
+                }
+                None => self.rank_everything(examples, batch, &mut scratch, out),
+            },
             Some(only) => self.rank_only(examples, batch, only, &mut scratch, out),
         }
         if let Some(threshold) = ask.threshold {
             out.leave_at_least(threshold);
         }
         self.idle().push(scratch);
+    }
+
+    /// How to search where not every class is scored.
+    fn fast_search(&self, search: Search, k: usize) -> Option<FastSearch<'_>> {
+        let Search::Fast { effort } = search else { return None };
+        let index = self.model.search.as_ref()?;
+        let effort = effort.unwrap_or(index.effort).max(k.saturating_mul(EFFORT_PER_ANSWER));
+        let few = FewClasses { cpu: self.cpu, model: &self.model, bias: &self.bias };
+        (effort < self.model.num_classes()).then_some(FastSearch { few, index, effort })
     }
 
     /// Ranks all classes for examples whose embeddings are known.
@@ -104,10 +127,11 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         };
         match &model.neighbours {
             None => best(out),
-            Some(neighbours) => {
-                let mut first = out.like(out.k().max(RERANKED));
+            Some(_) => {
+                let mut first = out.like(out.k());
                 best(&mut first);
-                rerank(neighbours, examples, batch, &first, &mut scratch.rerank, out);
+                let few = FewClasses { cpu: self.cpu, model, bias: &self.bias };
+                rerank(few, (examples, batch), embeddings, &first, &mut scratch.rerank, out);
             }
         }
     }
@@ -231,8 +255,13 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         };
         let metrics = Metrics::new(options, Some(frequencies))?;
         let mut totals = Totals::new(&metrics);
+        let mut recall = self.fast_search(search, metrics.k_max()).map(|_| Recall::default());
         let ask = Ask { search, ..Ask::best(metrics.k_max()) };
         self.rank_all(examples, ask, |first, ranking| {
+            if let Some(recall) = &mut recall {
+                let batch: Vec<u32> = (first as u32..).take(ranking.len()).collect();
+                recall.add(Recall::of(ranking, &self.rank(examples, &batch, Ask::best(ask.k))));
+            }
             totals.add_all(&metrics, ranking.len(), |i| {
                 let example = first + i;
                 (ranking.example(i).classes, examples.labels(example), unknown_labels(example))
@@ -240,7 +269,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
             Ok::<(), MetricsError>(())
         })?;
         let (examples, skipped) = (totals.examples(), totals.skipped());
-        Ok(Evaluation { values: totals.values(&metrics), examples, skipped })
+        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, recall })
     }
 
     fn scratch(&self) -> Scratch {

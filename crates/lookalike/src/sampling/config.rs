@@ -253,10 +253,9 @@ pub struct LshConfig {
     /// selected, else once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub walk: Option<Walk>,
-    /// Whether class vectors are hashed less their mean; unset, see
-    /// [`crate::train::TrainConfig::setup`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub centre: Option<bool>,
+    /// Whether class vectors are hashed less their mean.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub centre: bool,
 }
 
 impl Default for LshConfig {
@@ -272,7 +271,7 @@ impl Default for LshConfig {
             incremental: Incremental::default(),
             fill: false,
             walk: None,
-            centre: None,
+            centre: false,
         }
     }
 }
@@ -298,7 +297,7 @@ impl LshConfig {
     ) -> Result<HashTables, HashError> {
         let shape = FamilyShape { k: choice.k, l: choice.l, ..self.shape(dim) };
         let tables = HashTables::new(shape.draw(seed)?, classes, self.incremental);
-        Ok(if self.centre == Some(true) { tables.centred() } else { tables })
+        Ok(if self.centre { tables.centred() } else { tables })
     }
 
     fn shape(&self, dim: usize) -> FamilyShape {
@@ -353,8 +352,6 @@ pub struct Setup<'a> {
     pub label_counts: &'a [u32],
     /// Options of the hash tables.
     pub lsh: &'a LshConfig,
-    /// Whether class vectors are hashed less their mean, where the options leave it open.
-    pub centre: bool,
     /// Options of the mixed sampler.
     pub mixed: &'a MixedConfig,
 }
@@ -400,8 +397,7 @@ impl Setup<'_> {
     /// Hash tables for the budget, still empty, with room for `classes` of all classes.
     pub(super) fn tables(&self, classes: usize) -> Result<HashTables, HashError> {
         let choice = self.lsh.choose(self.retrieve, self.label_counts.len(), self.dim)?;
-        let lsh = LshConfig { centre: self.lsh.centre.or(Some(self.centre)), ..self.lsh.clone() };
-        lsh.tables(&choice, classes, self.dim, self.seed)
+        self.lsh.tables(&choice, classes, self.dim, self.seed)
     }
 
     /// How queries go through the tables: where the best of many are selected, they get
@@ -462,7 +458,6 @@ mod tests {
             dim: 8,
             label_counts: &[1; 9],
             lsh: &lsh,
-            centre: false,
             mixed: &mixed,
         };
         let error = |kind, setup: Setup<'_>| build(kind, &setup).unwrap_err();

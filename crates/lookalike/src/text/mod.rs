@@ -14,7 +14,7 @@
 //! the result does not either.
 //!
 //! What has no end, or is to be answered while it comes, is read once, with what
-//! was learnt before: [`TextBlocks`].
+//! was learnt before: [`TextBlocks`], or as it stands: [`RecordBlocks`].
 //!
 //! Dense embeddings made elsewhere come in beside it, from a `.npy` matrix:
 //! [`dense_dataset`].
@@ -24,12 +24,14 @@ mod corpus;
 mod delimited;
 mod detect;
 mod error;
+mod extend;
 mod fasttext;
 mod fit;
 mod interner;
 mod json_lines;
 mod names;
 mod npy;
+mod numbered;
 mod options;
 mod pipeline;
 mod records;
@@ -41,10 +43,12 @@ mod vectoriser;
 
 pub use corpus::{Report, TextDataset, fit_dataset, transform_dataset};
 pub use error::TextError;
+pub use extend::{Vocabulary, extend_dataset};
 pub use names::LabelNames;
-pub use npy::{dense_dataset, dense_dataset_with_names};
+pub use npy::{dense_dataset, dense_dataset_extended, dense_dataset_with_names};
+pub use numbered::{by_name, by_name_growing};
 pub use options::{Sizes, TextOptions};
 pub use pipeline::TextPipeline;
 pub use records::{Column, Format, ReadOptions, Record, TextFile};
-pub use stream::{TextBlock, TextBlocks};
+pub use stream::{RecordBlocks, TextBlock, TextBlocks};
 pub use vectoriser::{Feature, Scratch, Vectoriser};

@@ -13,6 +13,7 @@ mod by_key;
 mod changed;
 mod config;
 mod context;
+mod further;
 mod hidden_step;
 mod input_step;
 mod keeper;
@@ -29,6 +30,7 @@ mod trainer;
 
 pub use config::{AUTO, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
 pub use context::StepContext;
+pub use further::{FurtherData, rehearsed};
 pub use keeper::InMemory;
 pub use record::ProposedNegatives;
 pub use run::{Every, KeepError, Keeper, NothingKept, Observer, Outcome, RunPlan, Validation, run};

@@ -110,8 +110,19 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Trains until done.
+/// Trains until done. However it ends, the model has a search index.
 pub fn run(
+    trainer: &mut Trainer<'_>,
+    plan: &RunPlan<'_>,
+    keeper: &mut dyn Keeper,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, TrainError> {
+    let outcome = run_steps(trainer, plan, keeper, observer)?;
+    trainer.index();
+    Ok(outcome)
+}
+
+fn run_steps(
     trainer: &mut Trainer<'_>,
     plan: &RunPlan<'_>,
     keeper: &mut dyn Keeper,
@@ -131,6 +142,7 @@ pub fn run(
         // Ranks have clocks and users of their own, and must end at the same step.
         let [out_of_time, is_stopped] = trainer.wishes_of_all([out_of_time, observer.should_stop()]);
         if is_stopped {
+            trainer.settle();
             return Ok(Outcome::Stopped);
         }
         if let Some(validation) = &plan.validation {
@@ -143,6 +155,7 @@ pub fn run(
             }
         }
         if out_of_time {
+            trainer.settle();
             return Ok(Outcome::TimeLimit);
         }
     }
@@ -154,10 +167,12 @@ fn evaluate(
     keeper: &mut dyn Keeper,
     observer: &mut dyn Observer,
 ) -> Result<(), TrainError> {
+    trainer.settle();
     let evaluation = validation.evaluate(trainer);
     let is_best = trainer.state.best.take(evaluation.first());
     observer.on_evaluation(trainer, &evaluation, is_best);
     if is_best {
+        trainer.index();
         keeper.keep_best(trainer).map_err(TrainError::NotKept)?;
     }
     Ok(())

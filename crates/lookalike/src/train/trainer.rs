@@ -19,6 +19,7 @@ use crate::data::{DataFingerprint, Examples};
 use crate::hashing::{Incremental, RefreshSchedule};
 use crate::model::{ClassFrequencies, Model, Network};
 use crate::optim::{Adam, NetworkMoments};
+use crate::predict;
 use crate::random::{Stream, rng};
 use crate::sampling::{self, SamplerKind, SamplerStats};
 
@@ -93,6 +94,9 @@ pub enum TrainError {
     },
 }
 
+/// Examples that judge a search index at most.
+const JUDGES_MAX: usize = 500;
+
 /// A model in training.
 pub struct Trainer<'a> {
     /// The model as it is now.
@@ -111,8 +115,10 @@ pub struct Trainer<'a> {
     /// Examples that are trained on, in this epoch's order.
     order: Vec<u32>,
     order_epoch: Option<usize>,
-    /// False at the start and after resuming within an epoch.
+    /// False for a new sampler: at the start and where sparse weights were dropped.
     has_tables: bool,
+    /// Whether held-out examples have chosen since the last step.
+    is_settled: bool,
     /// Classes moved since the last refresh, where the tables want to know.
     changed: ChangedClasses,
 }
@@ -185,27 +191,7 @@ impl<'a> Trainer<'a> {
         Self::start(checkpoint, shard, examples, cpu)
     }
 
-    /// Goes on with other examples of the same shape, which count as further training
-    /// data, from the start of an epoch.
-    pub fn go_on(mut checkpoint: Checkpoint, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
-        let Checkpoint { model, state } = &mut checkpoint;
-        state.config.check(&examples)?;
-        check_sizes(model, &examples)?;
-        // A sparse part that did not help was dropped, and does not come back.
-        state.config.sparse = state.config.sparse.filter(|_| model.sparse.is_some());
-        state.config.check_model(model)?;
-        state.data = Some(DataFingerprint::of(&examples));
-        state.progress.position = 0;
-        state.held_out = None;
-        model.frequencies.add(&ClassFrequencies::of(&examples));
-        if let Some(sparse) = &mut model.sparse {
-            sparse.set_class_counts(&model.frequencies.examples_of_class);
-        }
-        let shard = Shard::whole(examples.num_classes);
-        Self::start(checkpoint, shard, examples, cpu)
-    }
-
-    fn start(
+    pub(super) fn start(
         checkpoint: Checkpoint,
         shard: Shard,
         examples: Examples<'a>,
@@ -217,23 +203,12 @@ impl<'a> Trainer<'a> {
         sharded::cut(&mut model, &mut state, &shard);
         let config = &state.config;
         let output = &model.network.output;
-        let proposer = match config.sampler {
-            SamplerKind::Full => Proposer::All,
-            kind => {
-                let setup = config.setup(&model.frequencies.examples_of_class, output.dim);
-                let sampler = match shard.is_whole() {
-                    true => sampling::build(kind, &setup),
-                    false => sampling::build_sharded(kind, &setup, &shard),
-                };
-                Proposer::Sampler(sampler.map_err(ConfigError::from)?)
-            }
-        };
+        let proposer = proposer(config, &model, &shard)?;
         let tracks_changes = config.sampler.uses_tables() && config.lsh.incremental != Incremental::Never;
         let changed = ChangedClasses::new(if tracks_changes { output.len } else { 0 });
         // Examples without a label or a weight teach nothing here and are left out.
         let teaches = |&i: &u32| examples.teaches(i as usize);
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
-        let is_new = state.progress.iteration == 0;
         let sparse = config.sparse.map(|sparse| {
             let held_out = match state.held_out.take() {
                 Some(held_out) => {
@@ -242,10 +217,11 @@ impl<'a> Trainer<'a> {
                 }
                 None => hold_out(&mut order, sparse.held_out, config.seed),
             };
-            let training = if is_new {
+            let training = if model.sparse.is_none() {
                 SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
             } else {
-                let is_trained = state.progress.epoch >= sparse.epochs;
+                let epoch_steps = order.len().div_ceil(config.batch) as u64;
+                let is_trained = config.sparse_rate_at(state.progress.iteration, epoch_steps) == 0.0;
                 SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
             };
             state.held_out = Some(held_out);
@@ -271,6 +247,7 @@ impl<'a> Trainer<'a> {
             order,
             order_epoch: None,
             has_tables: false,
+            is_settled: false,
             changed,
         })
     }
@@ -347,9 +324,27 @@ impl<'a> Trainer<'a> {
         self.times
     }
 
+    /// Gives the model, as it is now, a search index; the next step makes it worthless.
+    /// Held-out examples judge it, or else some that are trained on. A shard of the
+    /// classes gets none.
+    pub fn index(&mut self) {
+        if self.model.search.is_some() || !self.shard.is_whole() {
+            return;
+        }
+        let start = Instant::now();
+        let held_out = self.state.held_out.as_ref().filter(|held_out| !held_out.is_empty());
+        let mut judges = held_out.unwrap_or(&self.order).clone();
+        judges.sort_unstable();
+        let count = judges.len().min(JUDGES_MAX);
+        let judges: Vec<u32> = (0..count).map(|i| judges[i * judges.len() / count]).collect();
+        predict::index(self.cpu, &mut self.model, &self.examples, &judges);
+        self.state.progress.train_seconds += start.elapsed().as_secs_f64();
+    }
+
     /// Trains on one batch.
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
         let start = Instant::now();
+        self.model.search = None;
         let sent_before = self.shard.collective().bytes_sent();
         let progress = self.state.progress;
         let starts_epoch = progress.position == 0;
@@ -372,8 +367,9 @@ impl<'a> Trainer<'a> {
             return Err(TrainError::Diverged { loss, iteration, epoch, rate });
         }
         self.changed.add(self.step.touched_classes());
+        self.is_settled = false;
         if end == self.order.len() {
-            self.end_epoch();
+            self.end_epoch()?;
         }
         self.advance(end, start.elapsed().as_secs_f64());
         let batch = end - progress.position;
@@ -391,8 +387,10 @@ impl<'a> Trainer<'a> {
             seed: config.seed,
             iteration: progress.iteration,
             loss: config.loss,
+            labels_counted: config.labels_counted,
             corrects_log_q: config.corrects_log_q(),
             keep: config.keep_for(self.model.num_classes()),
+            frozen_features: config.frozen_features,
         };
         let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
         if let Some(sparse) = &mut self.sparse {
@@ -448,20 +446,54 @@ impl<'a> Trainer<'a> {
         self.has_tables = true;
     }
 
-    /// Lets held-out examples choose how much the other parts of the model count.
-    /// Where the sparse part is dropped they have nothing left to choose and are
-    /// trained on like the others.
-    fn end_epoch(&mut self) {
-        let Some(sparse) = &mut self.sparse else { return };
-        let TrainingState { config, progress, held_out, .. } = &mut self.state;
-        let is_last = progress.epoch + 1 >= config.epochs;
-        let held_out = held_out.get_or_insert_default();
-        if !sparse.end_epoch(self.cpu, &mut self.model, &self.examples, &self.order, held_out, is_last) {
+    /// A sparse part that does not help, also because it has diverged, is dropped at
+    /// the end of an epoch: searching near classes with it costs time. The held-out
+    /// examples then have nothing left to choose and are trained on like the others, and
+    /// the sampler has to find all negatives itself.
+    fn end_epoch(&mut self) -> Result<(), ConfigError> {
+        self.choose(self.state.progress.epoch + 1 >= self.state.config.epochs);
+        let has_held_out = self.state.held_out.as_ref().is_some_and(|held_out| !held_out.is_empty());
+        if has_held_out && self.model.sparse.as_ref().is_some_and(|sparse| sparse.blend() == 0.0) {
+            self.model.sparse = None;
             self.sparse = None;
-            config.sparse = None;
-            self.order.append(held_out);
+            self.state.config.sparse = None;
+            self.order.append(self.state.held_out.get_or_insert_default());
+            self.proposer = proposer(&self.state.config, &self.model, &self.shard)?;
+            self.has_tables = false;
+        }
+        Ok(())
+    }
+
+    /// Makes the model complete as it is now, for whoever looks at it or keeps it before
+    /// training is done: held-out examples choose how much its other parts count, the
+    /// nearest examples among them. What is trained next does not change by it.
+    pub fn settle(&mut self) {
+        if !self.is_settled {
+            self.choose(true);
         }
     }
+
+    fn choose(&mut self, with_nearest: bool) {
+        if let (Some(sparse), Some(held_out)) = (&self.sparse, &self.state.held_out) {
+            let choosing = (&self.order[..], &held_out[..]);
+            sparse.choose(self.cpu, &mut self.model, &self.examples, choosing, with_nearest);
+        }
+        self.is_settled = with_nearest;
+    }
+}
+
+/// Who proposes negatives of a shard's classes.
+fn proposer(config: &TrainConfig, model: &Model, shard: &Shard) -> Result<Proposer, ConfigError> {
+    let kind = config.sampler;
+    if kind == SamplerKind::Full {
+        return Ok(Proposer::All);
+    }
+    let setup = config.setup(&model.frequencies.examples_of_class, model.network.output.dim);
+    let sampler = match shard.is_whole() {
+        true => sampling::build(kind, &setup)?,
+        false => sampling::build_sharded(kind, &setup, shard)?,
+    };
+    Ok(Proposer::Sampler(sampler))
 }
 
 fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError> {
@@ -480,6 +512,7 @@ fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError>
 mod tests {
     use super::*;
     use crate::data::Dataset;
+    use crate::model::Numbers;
     use crate::train::sparse::hold_out;
     use crate::train::{SparseConfig, TrainConfig};
 
@@ -534,6 +567,47 @@ mod tests {
         }
         assert!(!postings.of(trained).0.is_empty());
         assert_ne!(row(&trainer, trained), trained_before);
+    }
+
+    /// Who looks at a model within an epoch sees all of it, and changes nothing.
+    #[test]
+    fn a_model_can_be_looked_at_at_any_time() {
+        let data = data();
+        let sparse = SparseConfig { held_out: 8, ..SparseConfig::default() };
+        let run = |looks: bool| {
+            let mut trainer = Trainer::new(config(sparse), data.view(), Cpu::detect()).unwrap();
+            while !trainer.is_done() {
+                trainer.step().unwrap();
+                if looks {
+                    trainer.settle();
+                    assert!(trainer.is_settled);
+                }
+            }
+            trainer.into_checkpoint().model
+        };
+        let (looked_at, left_alone) = (run(true), run(false));
+        let Numbers::F32(expected) = &left_alone.network.output.weights else { unreachable!() };
+        let Numbers::F32(found) = &looked_at.network.output.weights else { unreachable!() };
+        assert_eq!(found[..], expected[..]);
+        let weights =
+            |model: &Model| model.sparse.as_ref().map(|part| (part.weights().to_vec(), part.blend()));
+        assert_eq!(weights(&looked_at), weights(&left_alone));
+        let nearest = |model: &Model| model.neighbours.as_ref().map(|kept| kept.weight());
+        assert_eq!(nearest(&looked_at), nearest(&left_alone));
+    }
+
+    #[test]
+    fn settling_chooses_what_the_end_of_an_epoch_would() {
+        let data = data();
+        let sparse = SparseConfig { held_out: 8, ..SparseConfig::default() };
+        let mut trainer = Trainer::new(config(sparse), data.view(), Cpu::detect()).unwrap();
+        for _ in 0..3 {
+            trainer.step().unwrap();
+        }
+        let unseen = 77.0;
+        trainer.model.sparse.as_mut().unwrap().set_blend(unseen);
+        trainer.settle();
+        assert_ne!(trainer.model.sparse.as_ref().unwrap().blend(), unseen);
     }
 
     #[test]

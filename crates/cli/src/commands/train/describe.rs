@@ -18,10 +18,10 @@ pub(super) fn start(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn
         trainer.cpu().name(),
         rayon::current_num_threads(),
     ));
-    let labelled = model.frequencies.num_examples;
+    let labelled = (0..examples.len()).filter(|&example| examples.teaches(example)).count();
     let (unlabelled, held_out) = (examples.len() - labelled, labelled - trainer.num_examples());
     if unlabelled > 0 {
-        say(format!("{} examples have no label and are left out", count(unlabelled)));
+        say(format!("{} examples have no label or no weight and are left out", count(unlabelled)));
     }
     if held_out > 0 {
         say(format!(
@@ -53,6 +53,12 @@ pub(super) fn end(trainer: &Trainer<'_>, outcome: Outcome, had_sparse_part: bool
     warn_of_shortfall(trainer, say);
     if had_sparse_part {
         say(blend(&trainer.model));
+    }
+    if let Some(index) = &trainer.model.search {
+        let (effort, found) = (human::count(index.effort as u64), 100.0 * index.recall);
+        say(format!(
+            "search index: {effort} classes looked at find {found:.1}% of the best five (--search fast)"
+        ));
     }
 }
 

@@ -34,9 +34,12 @@ pub(crate) struct SettingArguments {
     /// Correct scores by the logarithm of the sampling probability: true or false
     #[arg(long, value_name = "BOOL")]
     log_q: Option<bool>,
-    /// The loss: softmax or nce
+    /// The loss: softmax, logistic or nce
     #[arg(long, value_name = "NAME", value_parser = named::<Loss>)]
     loss: Option<Loss>,
+    /// Labels of an example that count, at most: it counts once for each
+    #[arg(long, value_name = "N")]
+    labels_counted: Option<usize>,
     /// The mixed sampler's share of negatives from the tables, 0 to 1
     #[arg(long, value_name = "SHARE")]
     hashed_share: Option<f64>,
@@ -106,12 +109,13 @@ pub(crate) struct SettingArguments {
     /// Re-hash only what changed: never, always or auto
     #[arg(long, value_name = "NAME", value_parser = named::<lookalike::hashing::Incremental>)]
     incremental: Option<lookalike::hashing::Incremental>,
-    /// How queries walk the tables: widening (with fewer functions where they give too few),
-    /// once, or paper (its algorithm 3 to the letter: whole buckets, tables in order)
+    /// How queries walk the tables: once, widening (again with fewer functions where they give
+    /// too few; the default where the best of many are selected), or paper (its algorithm 3 to
+    /// the letter: tables in order, whole buckets)
     #[arg(long, value_name = "NAME", value_parser = named::<lookalike::sampling::Walk>)]
     walk: Option<lookalike::sampling::Walk>,
-    /// Hash class vectors less their mean: true or false; by default with ReLU, where the best
-    /// of many negatives are selected
+    /// Hash class vectors less their mean, which helps with ReLU where all that the tables
+    /// give is trained on: true or false
     #[arg(long, value_name = "BOOL")]
     centre: Option<bool>,
     /// Draw uniformly what the tables do not give
@@ -120,7 +124,7 @@ pub(crate) struct SettingArguments {
     /// Give classes sparse weights on the features of their own examples: true or false
     #[arg(long, value_name = "BOOL")]
     sparse: Option<bool>,
-    /// Epochs that train the sparse weights
+    /// The first epochs, so many, that train the sparse weights; by default all
     #[arg(long, value_name = "E")]
     sparse_epochs: Option<usize>,
     /// Learning rate of the sparse weights; a fiftieth of it if they start from logarithms
@@ -141,6 +145,11 @@ fn named<T: DeserializeOwned>(name: &str) -> Result<T, String> {
 }
 
 impl SettingArguments {
+    /// The seed, if it was given.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
     /// Overrides what was given.
     pub(crate) fn apply(&self, config: &mut TrainConfig) -> anyhow::Result<()> {
         fn set<T: Clone>(slot: &mut T, value: &Option<T>) {
@@ -152,6 +161,7 @@ impl SettingArguments {
             method.apply(config);
         }
         set(&mut config.loss, &self.loss);
+        set(&mut config.labels_counted, &self.labels_counted);
         if self.budget.is_some() || self.sparsity.is_some() {
             (config.budget, config.sparsity) = (self.budget, self.sparsity);
         }
@@ -186,13 +196,13 @@ impl SettingArguments {
         set(&mut lsh.refresh_growth, &self.refresh_growth);
         set(&mut lsh.incremental, &self.incremental);
         set(&mut lsh.walk, &self.walk.map(Some));
-        set(&mut lsh.centre, &self.centre.map(Some));
+        set(&mut lsh.centre, &self.centre);
         lsh.fill |= self.fill;
         if let Some(wanted) = self.sparse {
             config.sparse = wanted.then(|| config.sparse.unwrap_or_default());
         }
         if let Some(sparse) = &mut config.sparse {
-            set(&mut sparse.epochs, &self.sparse_epochs);
+            set(&mut sparse.epochs, &self.sparse_epochs.map(Some));
             set(&mut sparse.rate, &self.sparse_lr);
             set(&mut sparse.negatives, &self.sparse_negatives);
             set(&mut sparse.neighbours, &self.neighbours);
