@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use lookalike::metrics::{MetricOptions, Metrics};
+use lookalike::metrics::{MetricOptions, Metrics, Reliability};
 use lookalike::model::Model;
 use lookalike::predict::Evaluation;
 use lookalike::train::{
@@ -230,6 +230,9 @@ pub(crate) fn metrics<'py>(py: Python<'py>, evaluation: &Evaluation) -> PyResult
     let dict = PyDict::new(py);
     for (name, value) in evaluation.values.iter() {
         dict.set_item(name, value.map(|percent| percent / 100.0))?;
+    }
+    for (name, value) in evaluation.reliability.iter().filter_map(Reliability::values).flatten() {
+        dict.set_item(name, value)?;
     }
     Ok(dict)
 }

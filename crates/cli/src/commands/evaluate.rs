@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use lookalike::artifact;
-use lookalike::metrics::MetricOptions;
+use lookalike::metrics::{MetricOptions, Reliability};
 use lookalike::predict::{Evaluation, Predictor};
 
 use super::MachineArguments;
@@ -19,7 +19,10 @@ use crate::input::{self, ReadArguments};
   lookalike evaluate model names.tsv
 
 A label that the model does not know can't be predicted, but counts among the true
-labels of its example; how many there are is printed.")]
+labels of its example; how many there are is printed.
+
+ECE (expected calibration error), log-loss and Brier say what the probabilities of
+first answers are worth; models without calibration have none.")]
 pub(crate) struct EvaluateArguments {
     /// The model's directory
     model: PathBuf,
@@ -76,12 +79,28 @@ pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
     })?
 }
 
+/// What the probabilities of first answers are worth, with the bins of a reliability chart.
+fn calibration(reliability: &Reliability) -> Option<serde_json::Value> {
+    let mut object = serde_json::Map::new();
+    for (name, value) in reliability.values()? {
+        object.insert(name.into(), value.into());
+    }
+    let bins = reliability.bins().iter().filter(|bin| bin.answers > 0).map(|bin| {
+        serde_json::json!({ "answers": bin.answers, "probability": bin.probability(), "right": bin.share_right() })
+    });
+    object.insert("bins".into(), bins.collect());
+    Some(object.into())
+}
+
 pub(crate) fn print(evaluation: &Evaluation, unknown_labels: u64, json: bool) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     if json {
         let mut object = serde_json::Map::new();
         for (name, value) in evaluation.values.iter() {
             object.insert(name.into(), value.into());
+        }
+        if let Some(calibration) = evaluation.reliability.as_ref().and_then(calibration) {
+            object.insert("calibration".into(), calibration);
         }
         object.insert("examples".into(), evaluation.examples.into());
         object.insert("examples-without-labels".into(), evaluation.skipped.into());
@@ -93,6 +112,15 @@ pub(crate) fn print(evaluation: &Evaluation, unknown_labels: u64, json: bool) ->
                 Some(value) => writeln!(out, "{name:<18} {value:>7.2}")?,
                 None => writeln!(out, "{name:<18} {:>7}", "-")?,
             }
+        }
+        match evaluation.reliability.as_ref().map(Reliability::values) {
+            Some(Some(values)) => {
+                for (name, value) in values {
+                    writeln!(out, "{name:<18} {value:>7.4}")?;
+                }
+            }
+            Some(None) => {}
+            None => writeln!(out, "{:<18} {:>7}", "ECE", "-")?,
         }
         writeln!(out, "{:<18} {:>7}", "examples", evaluation.examples)?;
         if evaluation.skipped > 0 {

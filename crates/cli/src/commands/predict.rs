@@ -11,6 +11,7 @@ use lookalike::predict::{Ask, NamedClass, Predictor};
 
 use super::MachineArguments;
 use crate::input::{self, ReadArguments};
+use crate::output::inform;
 
 /// Prints the best classes of each example, best first.
 ///
@@ -30,7 +31,13 @@ A model trained from text reads text. The first line that is not blank decides:
 JSON lines if it begins with {, fastText's format if it holds __label__, TSV if it
 holds a tab, CSV if it names a column `text`, else plain lines, a text a line, blank
 ones too. --input-format decides otherwise. A text without any known feature gets the
-prior, the model's answer to an empty text; JSON lines then say \"prior\": true.")]
+prior: the model's answer to an empty text, with the classes' shares of the training
+examples as probabilities. JSON lines then say \"prior\": true.
+
+Calibrated probabilities are fitted on examples that were held out from training: of
+the answers given 0.8, four in five are right. Where every training example had one
+label they add up to one over all classes; else each is the probability that the class
+is among the labels.")]
 pub(crate) struct PredictArguments {
     /// The model's directory
     model: PathBuf,
@@ -42,7 +49,8 @@ pub(crate) struct PredictArguments {
     /// How to print them
     #[arg(long, value_enum, default_value_t = OutputFormat::Tsv)]
     format: OutputFormat,
-    /// Print softmax probabilities instead of scores
+    /// Print probabilities instead of scores: calibrated where the model knows how
+    /// (`train` says so), else a softmax over all classes
     #[arg(long)]
     probabilities: bool,
     #[command(flatten)]
@@ -60,6 +68,9 @@ enum OutputFormat {
 pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
     let model = artifact::load(&arguments.model)?.model;
+    if arguments.probabilities && model.calibration.is_none() {
+        inform!("note: this model's probabilities are not calibrated: they are surer than they should be");
+    }
     arguments.machine.install(|| {
         let mut out = BufWriter::new(std::io::stdout().lock());
         let predictor = Predictor::new(&model, cpu);

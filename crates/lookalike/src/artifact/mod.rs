@@ -29,13 +29,13 @@ pub use error::ModelError;
 pub use keeper::DirectoryKeeper;
 
 use crate::data::DataFingerprint;
-use crate::model::{ClassFrequencies, Model, Neighbours, NetworkConfig, SparsePart, SparseStart};
+use crate::model::{Calibration, ClassFrequencies, Model, Neighbours, NetworkConfig, SparsePart, SparseStart};
 use crate::text::{LabelNames, TextPipeline};
 use crate::train::{BestScore, Checkpoint, Progress, TrainConfig, TrainingRecord, TrainingState};
 use tensors::{TensorFile, read_neighbours, read_sparse, write_model, write_state};
 
 /// The version of the format that this code writes; it reads this and earlier ones.
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 /// From here on the priors of classes are not in the output layer's bias any more.
 const PRIORS_APART_SINCE: u32 = 4;
 const FORMAT_NAME: &str = "lookalike model";
@@ -73,6 +73,9 @@ struct ConfigFile {
     /// The training examples that are kept, since version 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     neighbours: Option<NeighboursHeader>,
+    /// How scores become probabilities, since version 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calibration: Option<Calibration>,
     /// What training needs besides, since version 4; the large part of it is in a file
     /// of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,6 +179,7 @@ fn save(
             names: model.names.is_some(),
             sparse: model.sparse.as_ref().map(SparseHeader::of),
             neighbours: model.neighbours.as_ref().map(NeighboursHeader::of),
+            calibration: model.calibration.clone(),
             state: state.map(StateHeader::of),
             files: directory::checksums(folder)?,
         };
@@ -258,7 +262,8 @@ fn read_model(directory: &Path, config: &ConfigFile) -> Result<Model, ModelError
         config.neighbours.map(|header| read_neighbours(&file, header, &config.network)).transpose()?;
     let text = if config.text { Some(TextPipeline::load(directory)?) } else { None };
     let names = if config.names { Some(LabelNames::load(directory)?) } else { None };
-    let mut model = Model { network, sparse, neighbours, frequencies, text, names };
+    let calibration = config.calibration.clone();
+    let mut model = Model { network, sparse, neighbours, frequencies, calibration, text, names };
     if config.format_version < PRIORS_APART_SINCE {
         take_priors_out(&mut model, config);
     }

@@ -1,6 +1,6 @@
 //! The outcome of an evaluation.
 
-use crate::metrics::MetricValues;
+use crate::metrics::{MetricValues, Reliability};
 
 /// Metrics of a model on examples; see [`Predictor::evaluate`](super::Predictor::evaluate).
 #[derive(Clone, Debug)]
@@ -11,6 +11,8 @@ pub struct Evaluation {
     pub examples: u64,
     /// Examples without labels, which do not.
     pub skipped: u64,
+    /// What the probabilities of first answers are worth, if they are calibrated.
+    pub reliability: Option<Reliability>,
 }
 
 impl Evaluation {

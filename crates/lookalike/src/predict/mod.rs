@@ -13,6 +13,7 @@
 
 mod approximate;
 mod best;
+mod calibrated;
 mod chosen;
 mod evaluate;
 mod exact;

@@ -11,13 +11,14 @@ use std::sync::{Mutex, PoisonError};
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
+use super::calibrated::calibrate;
 use super::chosen::{ChosenClasses, ChosenScratch};
 use super::evaluate::Evaluation;
 use super::rerank::{RERANKED, RerankScratch, rerank};
 use super::{SparseQueries, TopK, TopKScratch, top_k};
 use crate::data::{Dataset, Examples};
-use crate::metrics::{MetricOptions, Metrics, MetricsError, Totals, TrainingFrequencies};
-use crate::model::{Activations, Model};
+use crate::metrics::{MetricOptions, Metrics, MetricsError, Reliability, Totals, TrainingFrequencies};
+use crate::model::{Activations, Model, RANKS};
 use crate::text::Scratch as TextScratch;
 
 /// Examples that are embedded and ranked at a time.
@@ -89,6 +90,17 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
 
     /// As [`rank`](Self::rank), into a ranking whose memory is used again.
     pub fn rank_into(&self, examples: &Examples<'_>, batch: &[u32], out: &mut TopK) {
+        match &self.model.calibration {
+            Some(calibration) if out.wants_log_sum_exp => {
+                let mut wide = TopK::new(out.k().max(RANKS));
+                self.rank_by_score(examples, batch, &mut wide);
+                calibrate(self.model(), calibration, (examples, batch), &wide, out);
+            }
+            _ => self.rank_by_score(examples, batch, out),
+        }
+    }
+
+    fn rank_by_score(&self, examples: &Examples<'_>, batch: &[u32], out: &mut TopK) {
         let mut scratch = self.scratch();
         let model = self.model();
         model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
@@ -203,8 +215,13 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         };
         let metrics = Metrics::new(options, Some(frequencies))?;
         let mut totals = Totals::new(&metrics);
-        let ask = Ask { k: metrics.k_max(), probabilities: false };
+        let is_calibrated = self.model.calibration.is_some();
+        let mut reliability = is_calibrated.then(Reliability::default);
+        let ask = Ask { k: metrics.k_max(), probabilities: is_calibrated };
         self.rank_all(examples, ask, |first, ranking| {
+            if let Some(reliability) = &mut reliability {
+                self.judge(examples, first, ranking, unknown_labels, reliability);
+            }
             totals.add_all(&metrics, ranking.len(), |i| {
                 let example = first + i;
                 (ranking.example(i).classes, examples.labels(example), unknown_labels(example))
@@ -212,7 +229,26 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
             Ok::<(), MetricsError>(())
         })?;
         let (examples, skipped) = (totals.examples(), totals.skipped());
-        Ok(Evaluation { values: totals.values(&metrics), examples, skipped })
+        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, reliability })
+    }
+
+    /// Holds the first answers of examples with labels, from `first` on, against the truth.
+    fn judge(
+        &self,
+        examples: &Examples<'_>,
+        first: usize,
+        ranking: &TopK,
+        unknown_labels: &(dyn Fn(usize) -> usize + Sync),
+        reliability: &mut Reliability,
+    ) {
+        for i in 0..ranking.len() {
+            let labels = examples.labels(first + i);
+            let has_labels = !labels.is_empty() || unknown_labels(first + i) > 0;
+            let answer = ranking.example(i).classes.first().zip(ranking.values(i).next());
+            if let Some((class, probability)) = answer.filter(|_| has_labels) {
+                reliability.add(probability, labels.binary_search(class).is_ok());
+            }
+        }
     }
 
     fn scratch(&self) -> Scratch {

@@ -74,6 +74,10 @@ pub struct TrainConfig {
     pub adam: AdamConfig,
     /// The sparse part beside the network, if there is one.
     pub sparse: Option<SparseConfig>,
+    /// Whether up to a thousand examples, and never more than one in twenty, are held
+    /// out so that probabilities mean what they say
+    /// ([`Calibration`](crate::model::Calibration)). The sparse part holds them out too.
+    pub calibrate: bool,
     /// Decides all that is random.
     pub seed: u64,
 }
@@ -112,6 +116,7 @@ impl Default for TrainConfig {
             warmup: 0,
             adam: AdamConfig::default(),
             sparse: None,
+            calibrate: false,
             seed: 1,
         }
     }
@@ -294,7 +299,17 @@ impl TrainConfig {
         // Where sparse weights bring near classes, the best of more gained nothing
         // (docs/notes/selection.md).
         let retrieve = sparse.map(|_| 0);
-        (Self { epochs, batch, budget: Some(budget), retrieve, sparse, ..Self::default() }, why)
+        let calibrate = true;
+        (Self { epochs, batch, budget: Some(budget), retrieve, sparse, calibrate, ..Self::default() }, why)
+    }
+
+    /// How many examples are held out from training at most.
+    pub(super) fn held_out_max(&self) -> usize {
+        match &self.sparse {
+            Some(sparse) => sparse.held_out,
+            None if self.calibrate => SparseConfig::default().held_out,
+            None => 0,
+        }
     }
 
     /// Negatives an example for so many classes: `budget`, or `sparsity · N`. By default

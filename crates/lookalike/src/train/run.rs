@@ -110,8 +110,19 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Trains until done.
+/// Trains until done. However it ends, the model's probabilities are calibrated.
 pub fn run(
+    trainer: &mut Trainer<'_>,
+    plan: &RunPlan<'_>,
+    keeper: &mut dyn Keeper,
+    observer: &mut dyn Observer,
+) -> Result<Outcome, TrainError> {
+    let outcome = run_steps(trainer, plan, keeper, observer)?;
+    trainer.calibrate();
+    Ok(outcome)
+}
+
+fn run_steps(
     trainer: &mut Trainer<'_>,
     plan: &RunPlan<'_>,
     keeper: &mut dyn Keeper,
@@ -152,6 +163,7 @@ fn evaluate(
     keeper: &mut dyn Keeper,
     observer: &mut dyn Observer,
 ) -> Result<(), TrainError> {
+    trainer.calibrate();
     let evaluation = validation.evaluate(trainer);
     let is_best = trainer.state.best.take(evaluation.first());
     observer.on_evaluation(trainer, &evaluation, is_best);

@@ -5,6 +5,7 @@ use std::time::Instant;
 use lookalike_kernels::Cpu;
 use rand::Rng as _;
 
+use super::calibrate::calibrate;
 use super::changed::ChangedClasses;
 use super::config::{ConfigError, TrainConfig};
 use super::context::StepContext;
@@ -184,23 +185,23 @@ impl<'a> Trainer<'a> {
         let labelled = |&i: &u32| !examples.labels(i as usize).is_empty();
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(labelled).collect();
         let is_new = state.progress.iteration == 0;
+        let held_out_max = config.held_out_max();
+        let held_out = match state.held_out.take().filter(|_| held_out_max > 0) {
+            Some(held_out) => {
+                order.retain(|i| held_out.binary_search(i).is_err());
+                held_out
+            }
+            None => hold_out(&mut order, held_out_max, config.seed),
+        };
         let sparse = config.sparse.map(|sparse| {
-            let held_out = match state.held_out.take() {
-                Some(held_out) => {
-                    order.retain(|i| held_out.binary_search(i).is_err());
-                    held_out
-                }
-                None => hold_out(&mut order, sparse.held_out, config.seed),
-            };
-            let training = if is_new {
+            if is_new {
                 SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
             } else {
                 let is_trained = state.progress.epoch >= sparse.epochs;
                 SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
-            };
-            state.held_out = Some(held_out);
-            training
+            }
         });
+        state.held_out = (held_out_max > 0).then_some(held_out);
         // A file may say anything.
         let position = state.progress.position;
         if position > 0 && position >= order.len() {
@@ -295,9 +296,21 @@ impl<'a> Trainer<'a> {
         self.times
     }
 
+    /// Lets held-out examples say how the model's scores, as they are now, become
+    /// probabilities; the next step makes them worthless.
+    pub fn calibrate(&mut self) {
+        let start = Instant::now();
+        let held_out = self.state.held_out.as_deref().unwrap_or_default();
+        if self.model.calibration.is_none() && !held_out.is_empty() {
+            self.model.calibration = calibrate(self.cpu, &self.model, &self.examples, held_out);
+            self.state.progress.train_seconds += start.elapsed().as_secs_f64();
+        }
+    }
+
     /// Trains on one batch.
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
         let start = Instant::now();
+        self.model.calibration = None;
         let progress = self.state.progress;
         let starts_epoch = progress.position == 0;
         if self.order_epoch != Some(progress.epoch) {
@@ -395,8 +408,8 @@ impl<'a> Trainer<'a> {
     }
 
     /// Lets held-out examples choose how much the other parts of the model count.
-    /// Where the sparse part is dropped they have nothing left to choose and are
-    /// trained on like the others.
+    /// Where the sparse part is dropped and nothing is calibrated, they have nothing left
+    /// to choose and are trained on like the others.
     fn end_epoch(&mut self) {
         let Some(sparse) = &mut self.sparse else { return };
         let TrainingState { config, progress, held_out, .. } = &mut self.state;
@@ -405,7 +418,9 @@ impl<'a> Trainer<'a> {
         if !sparse.end_epoch(self.cpu, &mut self.model, &self.examples, &self.order, held_out, is_last) {
             self.sparse = None;
             config.sparse = None;
-            self.order.append(held_out);
+            if !config.calibrate {
+                self.order.append(held_out);
+            }
         }
     }
 }

@@ -106,6 +106,9 @@ pub(crate) struct SettingArguments {
     /// Re-hash only what changed: never, always or auto
     #[arg(long, value_name = "NAME", value_parser = named::<lookalike::hashing::Incremental>)]
     incremental: Option<lookalike::hashing::Incremental>,
+    /// Hold out examples so that probabilities mean what they say: true or false
+    #[arg(long, value_name = "BOOL")]
+    calibrate: Option<bool>,
     /// Draw uniformly what the tables do not give
     #[arg(long)]
     fill: bool,
@@ -167,6 +170,7 @@ impl SettingArguments {
         set(&mut config.lr_schedule, &self.lr_schedule);
         set(&mut config.warmup, &self.warmup);
         set(&mut config.adam.decay, &self.adam);
+        set(&mut config.calibrate, &self.calibrate);
         set(&mut config.seed, &self.seed);
         let lsh = &mut config.lsh;
         set(&mut lsh.family, &self.hash);
