@@ -62,6 +62,7 @@ impl Features<'_> {
             feature_values: values.as_slice()?,
             label_offsets: labels.offsets,
             label_ids: labels.ids,
+            weights: &[],
             num_features: *num_features,
             num_classes: labels.num_classes,
         };
@@ -93,6 +94,7 @@ impl<'a> LabelSlices<'a> {
             feature_values: &[],
             label_offsets: self.offsets,
             label_ids: self.ids,
+            weights: &[],
             num_features: 0,
             num_classes: self.num_classes,
         };

@@ -6,7 +6,7 @@ use lookalike::artifact;
 use lookalike::metrics::MetricOptions;
 use lookalike::model::{self, Activations, Rows};
 use lookalike::optim::NetworkMoments;
-use lookalike::predict::{Ask, Predictor};
+use lookalike::predict::{Ask, Predictor, Search};
 use lookalike::text::{LabelNames, TextPipeline};
 use lookalike::train::{
     BestScore, Checkpoint, ConfigError, TrainConfig, TrainError, Trainer, TrainingRecord, TrainingState,
@@ -192,7 +192,7 @@ impl Model {
         if k == 0 {
             return Err(error::value("k is 0, but must be at least 1"));
         }
-        let ask = Ask { k: k.min(self.model.num_classes()), probabilities };
+        let ask = Ask { probabilities, ..Ask::best(k.min(self.model.num_classes())) };
         let predictor = Predictor::new(&self.model, cpu);
         let mut classes = vec![-1i64; examples.len() * ask.k];
         let mut scores = vec![f32::NEG_INFINITY; examples.len() * ask.k];
@@ -259,7 +259,7 @@ impl Model {
         let unknown = |example: usize| unknown_labels.get(example).map_or(0, |&count| count as usize);
         let evaluation = py.detach(|| {
             let predictor = Predictor::new(&self.model, cpu);
-            pool.install(|| predictor.evaluate(&examples, &unknown, &options))
+            pool.install(|| predictor.evaluate(&examples, &unknown, &options, Search::Exact))
         });
         metrics(py, &evaluation.map_err(error::value)?)
     }

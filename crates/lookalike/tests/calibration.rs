@@ -4,7 +4,7 @@ use lookalike::artifact;
 use lookalike::data::Dataset;
 use lookalike::metrics::MetricOptions;
 use lookalike::model::{LabelsPerExample, Model};
-use lookalike::predict::{Ask, Predictor};
+use lookalike::predict::{Ask, Predictor, Search};
 use lookalike::random::{Stream, mix};
 use lookalike::train::{NothingKept, Observer, RunPlan, SparseConfig, TrainConfig, Trainer, run};
 use lookalike_kernels::Cpu;
@@ -55,7 +55,7 @@ fn trained(config: TrainConfig, data: &Dataset) -> Trainer<'_> {
 
 fn calibration_error(model: &Model, data: &Dataset) -> f64 {
     let evaluation = Predictor::new(model, Cpu::detect())
-        .evaluate(&data.view(), &|_| 0, &MetricOptions::default())
+        .evaluate(&data.view(), &|_| 0, &MetricOptions::default(), Search::Exact)
         .unwrap();
     evaluation.reliability.unwrap().values().unwrap()[0].1
 }
@@ -82,7 +82,7 @@ fn a_distribution_adds_up_to_one_and_what_is_unknown_gets_the_prior() {
     asked.push([(3, 1.0), (45, 0.5)], &[]);
     asked.push([], &[]);
     let predictor = Predictor::new(&trainer.model, Cpu::detect());
-    let ask = Ask { k: CLASSES, probabilities: true };
+    let ask = Ask { probabilities: true, ..Ask::best(CLASSES) };
     let ranking = predictor.rank(&asked.view(), &[0, 1], ask);
     for example in 0..2 {
         let sum: f32 = ranking.values(example).sum();
@@ -93,11 +93,21 @@ fn a_distribution_adds_up_to_one_and_what_is_unknown_gets_the_prior() {
         assert_eq!(value, counts[class as usize] as f32 / 4000.0);
     }
     // Fewer asked for, the same given; and scores are what they were.
-    let few = predictor.rank(&asked.view(), &[0], Ask { k: 3, probabilities: true });
+    let few = predictor.rank(&asked.view(), &[0], Ask { probabilities: true, ..Ask::best(3) });
     let all: Vec<f32> = ranking.values(0).take(3).collect();
     assert_eq!(few.values(0).collect::<Vec<_>>(), all);
-    let scores = predictor.rank(&asked.view(), &[0], Ask { k: 3, probabilities: false });
+    let scores = predictor.rank(&asked.view(), &[0], Ask::best(3));
     assert_eq!(scores.example(0), few.example(0));
+    // Chosen classes have the probabilities that they have among all; so have those
+    // above a threshold.
+    let only = [ranking.example(0).classes[30], ranking.example(0).classes[1]];
+    let ask = Ask { probabilities: true, only: Some(&only), ..Ask::best(2) };
+    let chosen = predictor.rank(&asked.view(), &[0], ask);
+    let of = |place| ranking.values(0).nth(place).unwrap();
+    assert_eq!(chosen.values(0).collect::<Vec<_>>(), [of(1), of(30)]);
+    let ask = Ask { probabilities: true, threshold: Some(of(1)), ..Ask::best(CLASSES) };
+    let certain = predictor.rank(&asked.view(), &[0], ask);
+    assert_eq!(certain.values(0).collect::<Vec<_>>(), [of(0), of(1)]);
 }
 
 #[test]

@@ -66,7 +66,7 @@ fn ranked(predictor: &Predictor<&Model>, data: &Dataset) -> Vec<u32> {
     let mut scores = vec![0; EXAMPLES * CLASSES];
     let all: Vec<u32> = (0..EXAMPLES as u32).collect();
     for batch in all.chunks(7) {
-        let ranking = predictor.rank(&data.view(), batch, Ask { k: CLASSES, probabilities: false });
+        let ranking = predictor.rank(&data.view(), batch, Ask::best(CLASSES));
         for (position, &example) in batch.iter().enumerate() {
             let ranked = ranking.example(position);
             assert_eq!(ranked.classes.len(), CLASSES);
@@ -120,4 +120,50 @@ fn threads_change_nothing() {
         scores.iter().map(|score| score.to_bits()).collect()
     };
     assert_eq!(run(1), run(3));
+}
+
+/// A class that is asked for alone has the score and the probability that it has among
+/// all, whatever order the classes are named in.
+#[test]
+fn only_some_classes_are_ranked_as_among_all() {
+    let data = data();
+    let batch: Vec<u32> = (0..EXAMPLES as u32).collect();
+    let only = [399, 0, 256, 12, 0, 17];
+    for parts in [Parts::Network, Parts::Both] {
+        let model = model(&data, Storage::F32, parts);
+        let predictor = Predictor::new(&model, Cpu::detect());
+        let ask = Ask { probabilities: true, ..Ask::best(CLASSES) };
+        let all = predictor.rank(&data.view(), &batch, ask);
+        let some = predictor.rank(&data.view(), &batch, Ask { k: 4, only: Some(&only), ..ask });
+        for example in 0..EXAMPLES {
+            let values = all.values(example).map(f32::to_bits);
+            let expected: Vec<(u32, u32)> =
+                all.example(example).classes.iter().copied().zip(values).collect();
+            let expected = expected.into_iter().filter(|(class, _)| only.contains(class)).take(4);
+            let values = some.values(example).map(f32::to_bits);
+            let found = some.example(example).classes.iter().copied().zip(values);
+            assert!(found.eq(expected), "{parts:?}, example {example}");
+        }
+        let none = predictor.rank(&data.view(), &batch, Ask { only: Some(&[]), ..ask });
+        assert!((0..EXAMPLES).all(|example| none.example(example).classes.is_empty()));
+    }
+}
+
+#[test]
+fn a_threshold_leaves_what_reaches_it() {
+    let data = data();
+    let batch: Vec<u32> = (0..EXAMPLES as u32).collect();
+    let model = model(&data, Storage::F32, Parts::Both);
+    let predictor = Predictor::new(&model, Cpu::detect());
+    for (probabilities, only) in [(false, None), (true, None), (true, Some(&[5, 1, 9][..]))] {
+        let ask = Ask { probabilities, only, ..Ask::best(20) };
+        let all = predictor.rank(&data.view(), &batch, ask);
+        let threshold = all.values(3).nth(1).unwrap();
+        let left = predictor.rank(&data.view(), &batch, Ask { threshold: Some(threshold), ..ask });
+        assert_eq!(left.example(3).classes.len(), 2);
+        for example in 0..EXAMPLES {
+            let expected = all.values(example).filter(|&value| value >= threshold);
+            assert!(left.values(example).eq(expected));
+        }
+    }
 }

@@ -203,7 +203,7 @@ fn texts(path: &Path, model: &Model) -> Dataset {
 /// What a model answers now: all classes for each example, best first.
 fn answers_of(model: &Model, examples: Examples<'_>) -> Vec<Answer> {
     let all: Vec<u32> = (0..examples.len() as u32).collect();
-    let ask = Ask { k: model.num_classes(), probabilities: false };
+    let ask = Ask::best(model.num_classes());
     let ranked = Predictor::new(model, Cpu::detect()).rank(&examples, &all, ask);
     let answer = |i: usize| {
         let ranked = ranked.example(i);

@@ -17,8 +17,8 @@ use lookalike_kernels::Cpu;
 const FEATURES: usize = 40;
 const CLASSES: usize = 120;
 
-/// A few examples, among them one without labels, one without features and one
-/// with 50 labels.
+/// A few examples of different weights, among them one without labels, one without
+/// features, one with 50 labels and one that weighs nothing.
 fn examples() -> Dataset {
     let mut data = Dataset::empty(FEATURES, CLASSES);
     let random = |i: u64, j: u64, bound: u32| below(mix(5, Stream::Data, i, j), bound);
@@ -45,6 +45,7 @@ fn examples() -> Dataset {
             features.clear();
         }
         data.push(features.iter().map(|&f| (f, 0.5 + random(i, u64::from(f), 100) as f32 / 50.0)), &distinct);
+        data.weights.push(if i == 5 { 0.0 } else { [1.0, 2.0, 0.25][i as usize % 3] });
     }
     data
 }
@@ -121,9 +122,10 @@ impl Case<'_> {
         layer
     }
 
-    /// The mean loss of the batch.
+    /// The mean loss of the batch, each example's times its weight.
     fn loss(&self, parameters: &Parameters) -> f64 {
-        let total: f64 = (0..self.examples.len()).map(|e| self.example_loss(parameters, e)).sum();
+        let weighted = |e| f64::from(self.examples.weights[e]) * self.example_loss(parameters, e);
+        let total: f64 = (0..self.examples.len()).map(weighted).sum();
         total / self.examples.len() as f64
     }
 

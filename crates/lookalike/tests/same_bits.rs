@@ -114,7 +114,7 @@ fn ranked(cpu: Cpu, model: &Model, k: usize, batch_size: usize) -> Answers {
     let mut answers = Answers { scores: Vec::new(), log_sum_exp: Vec::new() };
     let all: Vec<u32> = (0..EXAMPLES as u32).collect();
     for batch in all.chunks(batch_size) {
-        let best = predictor.rank(&data.view(), batch, Ask { k, probabilities: true });
+        let best = predictor.rank(&data.view(), batch, Ask { probabilities: true, ..Ask::best(k) });
         for place in 0..batch.len() {
             let ranked = best.example(place);
             assert_eq!(ranked.classes.len(), k);

@@ -8,7 +8,7 @@ use lookalike::data::Dataset;
 use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::metrics::MetricOptions;
 use lookalike::model::{Model, Neighbours, SparsePart, SparseStart};
-use lookalike::predict::{Ask, Predictor};
+use lookalike::predict::{Ask, Predictor, Search};
 use lookalike::train::{Checkpoint, SparseConfig, TrainConfig, Trainer};
 use lookalike_kernels::Cpu;
 
@@ -79,7 +79,7 @@ fn load(directory: &Path, with_training_state: bool) -> Result<Model, ModelError
 
 fn answers(model: &Model, data: &Dataset) -> Vec<(Vec<u32>, Vec<f32>)> {
     let all: Vec<u32> = (0..data.view().len() as u32).collect();
-    let ask = Ask { k: 7, probabilities: false };
+    let ask = Ask::best(7);
     let ranked = Predictor::new(model, Cpu::detect()).rank(&data.view(), &all, ask);
     let answer = |i| (ranked.example(i).classes.to_vec(), ranked.example(i).scores.to_vec());
     (0..all.len()).map(answer).collect()
@@ -109,7 +109,8 @@ fn combinations() -> (Dataset, Dataset) {
 
 fn precision(model: &Model, data: &Dataset) -> f64 {
     let options = MetricOptions::default();
-    let found = Predictor::new(model, Cpu::detect()).evaluate(&data.view(), &|_| 0, &options).unwrap();
+    let found =
+        Predictor::new(model, Cpu::detect()).evaluate(&data.view(), &|_| 0, &options, Search::Exact).unwrap();
     found.values.get("P@1").unwrap()
 }
 

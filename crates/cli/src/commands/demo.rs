@@ -269,7 +269,7 @@ fn held_out_answers(model: &Model, cities: &Cities, cpu: Cpu) -> Vec<Answer> {
         .collect();
     let name = |class: u32| names.name(class).unwrap_or_default().to_owned();
     let predictor = Predictor::new(model, cpu);
-    let best = predictor.rank(&test, &chosen, Ask { k: 3, probabilities: true });
+    let best = predictor.rank(&test, &chosen, Ask { probabilities: true, ..Ask::best(3) });
     (chosen.iter().enumerate())
         .map(|(place, &example)| Answer {
             name: cities.test_names[example as usize].clone(),

@@ -9,6 +9,7 @@ use lookalike::metrics::{MetricOptions, Reliability};
 use lookalike::predict::{Evaluation, Predictor};
 
 use super::MachineArguments;
+use super::search::SearchArguments;
 use crate::input::{self, ReadArguments};
 
 /// Measures a model on a file: exact, over all classes.
@@ -33,6 +34,8 @@ pub(crate) struct EvaluateArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    search: SearchArguments,
     #[command(flatten)]
     read: ReadArguments,
     #[command(flatten)]
@@ -74,7 +77,8 @@ pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
         let test = input::for_model(&arguments.test, &model, &arguments.read)?;
         let unknown = |i: usize| test.unknown_labels(i);
         let options = arguments.metrics.options();
-        let evaluation = Predictor::new(&model, cpu).evaluate(&test.view(), &unknown, &options)?;
+        let search = arguments.search.search();
+        let evaluation = Predictor::new(&model, cpu).evaluate(&test.view(), &unknown, &options, search)?;
         print(&evaluation, test.unknown_labels_total(), arguments.json)
     })?
 }

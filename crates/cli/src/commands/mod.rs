@@ -9,6 +9,7 @@ pub(crate) mod evaluate;
 mod experiment;
 pub(crate) mod inspect;
 pub(crate) mod predict;
+mod search;
 pub(crate) mod shell;
 pub(crate) mod sweep;
 pub(crate) mod train;

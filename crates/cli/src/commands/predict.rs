@@ -1,8 +1,9 @@
 //! `lookalike predict`
 
 use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use clap::{Args, ValueEnum};
 use lookalike::artifact;
 use lookalike::data::Examples;
@@ -10,6 +11,8 @@ use lookalike::model::Model;
 use lookalike::predict::{Ask, NamedClass, Predictor};
 
 use super::MachineArguments;
+use super::search::SearchArguments;
+use crate::exit::usage;
 use crate::input::{self, ReadArguments};
 use crate::output::inform;
 
@@ -23,6 +26,8 @@ use crate::output::inform;
   lookalike predict model new.txt --top-k 10 --format jsonl
   echo Muenchen | lookalike predict model -
   generate | lookalike predict model - --probabilities
+  lookalike predict model new.txt --search fast
+  lookalike predict model new.txt --only classes.txt --probabilities --threshold 0.2
 
 As TSV, a line an example: class, tab, score, tab, class, tab, score, … Classes are
 names where the model knows names, numbers otherwise.
@@ -53,6 +58,14 @@ pub(crate) struct PredictArguments {
     /// (`train` says so), else a softmax over all classes
     #[arg(long)]
     probabilities: bool,
+    /// Print only classes named in this file, one a line
+    #[arg(long, value_name = "FILE")]
+    only: Option<PathBuf>,
+    /// Print only classes with at least this score, or probability with --probabilities
+    #[arg(long, value_name = "VALUE", allow_negative_numbers = true)]
+    threshold: Option<f32>,
+    #[command(flatten)]
+    search: SearchArguments,
     #[command(flatten)]
     read: ReadArguments,
     #[command(flatten)]
@@ -71,10 +84,17 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
     if arguments.probabilities && model.calibration.is_none() {
         inform!("note: this model's probabilities are not calibrated: they are surer than they should be");
     }
+    let only = arguments.only.as_deref().map(|path| classes_in(path, &model)).transpose()?;
     arguments.machine.install(|| {
         let mut out = BufWriter::new(std::io::stdout().lock());
         let predictor = Predictor::new(&model, cpu);
-        let ask = Ask { k: arguments.top_k as usize, probabilities: arguments.probabilities };
+        let ask = Ask {
+            k: arguments.top_k as usize,
+            probabilities: arguments.probabilities,
+            search: arguments.search.search(),
+            only: only.as_deref(),
+            threshold: arguments.threshold,
+        };
         input::stream(&arguments.input, &model, &arguments.read, |examples| {
             answer(examples, &predictor, ask, arguments.format, &mut out)?;
             Ok(out.flush()?)
@@ -82,10 +102,20 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
     })?
 }
 
+/// The classes that a file names, one a line.
+fn classes_in(path: &Path, model: &Model) -> anyhow::Result<Vec<u32>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--only {}", path.display()))?;
+    let class = |(number, line): (usize, &str)| {
+        let unknown = || format!("--only {}, line {number}: the model has no class {line:?}", path.display());
+        model.class_id(line).ok_or_else(|| usage(unknown()))
+    };
+    (1..).zip(text.lines()).filter(|(_, line)| !line.is_empty()).map(class).collect()
+}
+
 fn answer(
     examples: &Examples<'_>,
     predictor: &Predictor<&Model>,
-    ask: Ask,
+    ask: Ask<'_>,
     format: OutputFormat,
     out: &mut impl Write,
 ) -> std::io::Result<()> {

@@ -43,7 +43,7 @@ fn a_thousand_random_texts_are_answered_alike_everywhere() {
     let predictor = Predictor::new(&model, Cpu::from_env().unwrap());
     let data = model.text.as_ref().unwrap().vectoriser.transform_all(&texts);
     let batch: Vec<u32> = (0..texts.len() as u32).collect();
-    let best = predictor.rank(&data.view(), &batch, Ask { k: 3, probabilities: false });
+    let best = predictor.rank(&data.view(), &batch, Ask::best(3));
     for (i, line) in first.out.lines().enumerate() {
         let answer: serde_json::Value = serde_json::from_str(line).unwrap();
         for (place, class) in predictor.named(&best, i).iter().enumerate() {

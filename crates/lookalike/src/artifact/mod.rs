@@ -29,7 +29,9 @@ pub use error::ModelError;
 pub use keeper::DirectoryKeeper;
 
 use crate::data::DataFingerprint;
-use crate::model::{Calibration, ClassFrequencies, Model, Neighbours, NetworkConfig, SparsePart, SparseStart};
+use crate::model::{
+    Calibration, ClassFrequencies, Model, Neighbours, NetworkConfig, SparsePart, SparseStart,
+};
 use crate::text::{LabelNames, TextPipeline};
 use crate::train::{BestScore, Checkpoint, Progress, TrainConfig, TrainingRecord, TrainingState};
 use tensors::{TensorFile, read_neighbours, read_sparse, write_model, write_state};

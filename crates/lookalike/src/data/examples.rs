@@ -8,8 +8,9 @@ use rayon::prelude::*;
 /// Law: both offset slices have one element more than there are examples, start
 /// at 0 and never fall; feature ids are below `num_features`, ascending and
 /// distinct within an example; label ids are below `num_classes`, ascending and
-/// distinct within an example; values are finite. Whoever makes a view
-/// guarantees this; readers rely on it.
+/// distinct within an example; values are finite; weights are finite and not
+/// negative, one an example or none at all. Whoever makes a view guarantees this;
+/// readers rely on it.
 #[derive(Clone, Copy, Debug)]
 pub struct Examples<'a> {
     /// Where each example's features start.
@@ -22,6 +23,8 @@ pub struct Examples<'a> {
     pub label_offsets: &'a [u64],
     /// Label ids of all examples, one after the other.
     pub label_ids: &'a [u32],
+    /// How much each example counts in training; empty if each counts 1.
+    pub weights: &'a [f32],
     /// The number of features.
     pub num_features: usize,
     /// The number of classes.
@@ -50,11 +53,23 @@ impl<'a> Examples<'a> {
         &self.label_ids[span(self.label_offsets, example)]
     }
 
-    /// How many examples have each class as a label.
+    /// How much an example counts in training; 0 leaves it out.
+    pub fn weight(&self, example: usize) -> f32 {
+        self.weights.get(example).copied().unwrap_or(1.0)
+    }
+
+    /// Whether an example is trained on: it has a label and a weight.
+    pub fn teaches(&self, example: usize) -> bool {
+        !self.labels(example).is_empty() && self.weight(example) > 0.0
+    }
+
+    /// How many examples have each class as a label, those without weight left out.
     pub fn label_counts(&self) -> Vec<u32> {
         let mut counts = vec![0u32; self.num_classes];
-        for &label in self.label_ids {
-            counts[label as usize] += 1;
+        for example in (0..self.len()).filter(|&example| self.teaches(example)) {
+            for &label in self.labels(example) {
+                counts[label as usize] += 1;
+            }
         }
         counts
     }
@@ -77,6 +92,8 @@ pub struct Dataset {
     pub label_offsets: Vec<u64>,
     /// See [`Examples::label_ids`].
     pub label_ids: Vec<u32>,
+    /// See [`Examples::weights`].
+    pub weights: Vec<f32>,
     /// See [`Examples::num_features`].
     pub num_features: usize,
     /// See [`Examples::num_classes`].
@@ -92,6 +109,7 @@ impl Dataset {
             feature_values: Vec::new(),
             label_offsets: vec![0],
             label_ids: Vec::new(),
+            weights: Vec::new(),
             num_features,
             num_classes,
         }
@@ -118,6 +136,9 @@ impl Dataset {
             let (ids, values) = examples.features(example);
             data.push(ids.iter().copied().zip(values.iter().copied()), examples.labels(example));
         }
+        if !examples.weights.is_empty() {
+            data.weights = chosen.iter().map(|&example| examples.weight(example)).collect();
+        }
         data
     }
 
@@ -130,6 +151,7 @@ impl Dataset {
             feature_values: concat_entries(parts, |part| &part.feature_values),
             label_offsets: concat_offsets(parts, |part| &part.label_offsets),
             label_ids: concat_entries(parts, |part| &part.label_ids),
+            weights: concat_weights(parts),
             num_features: parts.iter().map(|part| part.num_features).max().unwrap_or(0),
             num_classes: parts.iter().map(|part| part.num_classes).max().unwrap_or(0),
         }
@@ -143,6 +165,7 @@ impl Dataset {
             feature_values: &self.feature_values,
             label_offsets: &self.label_offsets,
             label_ids: &self.label_ids,
+            weights: &self.weights,
             num_features: self.num_features,
             num_classes: self.num_classes,
         }
@@ -163,6 +186,18 @@ fn concat_entries<T: Copy + Default + Send + Sync>(
     }
     slots.into_par_iter().for_each(|(slot, entries)| slot.copy_from_slice(entries));
     all
+}
+
+/// Where only some parts have weights, the examples of the others count 1.
+fn concat_weights(parts: &[Dataset]) -> Vec<f32> {
+    if parts.iter().all(|part| part.weights.is_empty()) {
+        return Vec::new();
+    }
+    let of_part = |part: &Dataset| -> Vec<f32> {
+        let examples = part.view();
+        (0..examples.len()).map(|example| examples.weight(example)).collect()
+    };
+    parts.iter().flat_map(of_part).collect()
 }
 
 fn concat_offsets(parts: &[Dataset], pick: impl Fn(&Dataset) -> &Vec<u64>) -> Vec<u64> {

@@ -14,7 +14,7 @@ pub struct DataFingerprint {
     pub features: usize,
     /// Classes.
     pub classes: usize,
-    /// Checksum of all features, values and labels.
+    /// Checksum of all features, values, labels and weights.
     pub crc32: u32,
 }
 
@@ -27,6 +27,7 @@ impl DataFingerprint {
         hasher.update(bytemuck::cast_slice(examples.feature_values));
         hasher.update(bytemuck::cast_slice(examples.label_offsets));
         hasher.update(bytemuck::cast_slice(examples.label_ids));
+        hasher.update(bytemuck::cast_slice(examples.weights));
         Self {
             examples: examples.len(),
             features: examples.num_features,

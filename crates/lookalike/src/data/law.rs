@@ -65,6 +65,14 @@ pub enum BrokenLaw {
         /// Its feature.
         feature: u32,
     },
+    /// A weight that is negative, infinite or no number.
+    #[error("example {example}: found the weight {found}, expected a finite number, 0 or more")]
+    Weight {
+        /// The example, from 0.
+        example: usize,
+        /// The weight.
+        found: String,
+    },
 }
 
 /// Examples that one task checks.
@@ -77,6 +85,7 @@ impl Examples<'_> {
         same_length("label offsets", self.label_offsets.len(), self.feature_offsets.len() as u64)?;
         check_offsets("feature offset", self.feature_offsets, self.feature_ids.len())?;
         check_offsets("label offset", self.label_offsets, self.label_ids.len())?;
+        check_weights(self.weights, self.len())?;
         let blocks = self.len().div_ceil(BLOCK);
         first_error(blocks, |block| {
             for example in block * BLOCK..((block + 1) * BLOCK).min(self.len()) {
@@ -126,6 +135,17 @@ fn check_offsets(what: &'static str, offsets: &[u64], entries: usize) -> Result<
     }
 }
 
+/// One finite weight an example, none below 0; or none at all.
+pub fn check_weights(weights: &[f32], examples: usize) -> Result<(), BrokenLaw> {
+    if !weights.is_empty() {
+        same_length("weights", weights.len(), examples as u64)?;
+    }
+    match weights.iter().position(|weight| !(weight.is_finite() && *weight >= 0.0)) {
+        Some(example) => Err(BrokenLaw::Weight { example, found: weights[example].to_string() }),
+        None => Ok(()),
+    }
+}
+
 fn check_ids(what: &'static str, example: usize, ids: &[u32], limit: usize) -> Result<(), BrokenLaw> {
     if let Some(pair) = ids.windows(2).find(|pair| pair[0] >= pair[1]) {
         return Err(BrokenLaw::Order { what, example, found: pair[1] });
@@ -157,7 +177,7 @@ mod tests {
 
     #[test]
     fn every_clause_of_the_law_is_checked() {
-        let breaks: [fn(&mut Dataset); 10] = [
+        let breaks: [fn(&mut Dataset); 14] = [
             |d| d.feature_offsets[0] = 1,
             |d| d.feature_offsets[1] = 4,
             |d| d.feature_offsets.clear(),
@@ -168,6 +188,10 @@ mod tests {
             |d| d.feature_ids[2] = 10,
             |d| d.label_ids[1] = 5,
             |d| d.feature_values[0] = f32::NAN,
+            |d| d.weights = vec![1.0; 2],
+            |d| d.weights = vec![1.0, -1.0, 1.0],
+            |d| d.weights = vec![1.0, f32::NAN, 1.0],
+            |d| d.weights = vec![f32::INFINITY, 0.0, 1.0],
         ];
         for (i, make_unlawful) in breaks.iter().enumerate() {
             let mut data = lawful();

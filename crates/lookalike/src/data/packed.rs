@@ -142,6 +142,7 @@ impl Packed {
             feature_values: bytemuck::cast_slice(section(2)),
             label_offsets: bytemuck::cast_slice(section(3)),
             label_ids: bytemuck::cast_slice(section(4)),
+            weights: &[],
             num_features: self.num_features,
             num_classes: self.num_classes,
         }

@@ -134,7 +134,7 @@ pub fn snapshot(
     let predictor = Predictor::new(model, cpu);
     let mut activations = Activations::default();
     for batch in inputs.chunks(INPUTS_AT_ONCE) {
-        let ranked = predictor.rank(examples, batch, Ask { k: classes, probabilities: false });
+        let ranked = predictor.rank(examples, batch, Ask::best(classes));
         let targets: Vec<Target> = (0..batch.len())
             .into_par_iter()
             .map(|i| Target::new(ranked.example(i), examples.labels(batch[i] as usize), classes))

@@ -10,7 +10,8 @@
 //! | [`Softmax`] | cross-entropy of the softmax with targets `1/|y|` |
 //! | [`Nce`] | logistic loss on each candidate (noise-contrastive estimation) |
 //!
-//! Examples without a label have no loss and no gradient.
+//! An example's loss and gradient are multiplied by its weight. Examples without a
+//! label have none.
 //!
 //! With log-q correction scores become `s - ln q` first, where q is the expected
 //! number of times the sampler proposes the class, so that the sum over
@@ -130,7 +131,9 @@ pub fn example_of(entry: u32) -> usize {
 /// What the passes need to know by example.
 #[derive(Debug, Default)]
 pub struct ExampleTerms {
-    /// Target of each true label: `1/|y|`, or 0 without labels.
+    /// How much each example counts; 0 without labels.
+    pub weight: Vec<f32>,
+    /// Target of each true label: `weight/|y|`, or 0 without labels.
     pub target: Vec<f32>,
     /// `ln q` of classes drawn at random.
     pub drawn_log_q: Vec<f32>,
@@ -145,7 +148,8 @@ pub struct ExampleTerms {
 impl ExampleTerms {
     /// Makes room for a batch.
     pub(crate) fn resize(&mut self, batch: usize) {
-        for terms in [&mut self.target, &mut self.drawn_log_q, &mut self.max, &mut self.factor] {
+        let Self { weight, target, drawn_log_q, max, factor, .. } = self;
+        for terms in [weight, target, drawn_log_q, max, factor] {
             grow(terms, batch);
         }
     }

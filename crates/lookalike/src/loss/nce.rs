@@ -1,6 +1,7 @@
 //! Noise-contrastive estimation: a logistic loss on each candidate with corrected
 //! scores, `-1/|y| Σ_y ln σ(s_y) - Σ_n ln σ(-s_n)`. True labels weigh `1/|y|`
 //! each, so that an example counts once however many labels it has; noise weighs 1.
+//! All of it is multiplied by the example's own weight.
 
 use std::ops::Range;
 
@@ -40,7 +41,7 @@ impl CandidateLoss for Nce {
         examples: &ExampleTerms,
         part: &mut PartTerms,
     ) {
-        part.loss = logistic(scores, entries, &examples.target, examples.scale());
+        part.loss = logistic(scores, entries, examples);
     }
 
     fn join_weighed(&self, parts: Parts<'_>, _: &mut ExampleTerms, reducer: &mut dyn Reducer) -> f64 {
@@ -53,15 +54,13 @@ impl CandidateLoss for Nce {
 }
 
 /// Turns scores into gradients in place and gives the loss.
-fn logistic(scores: &mut [f32], entries: &[u32], target: &[f32], scale: f32) -> f64 {
-    let mut loss = 0.0;
+fn logistic(scores: &mut [f32], entries: &[u32], examples: &ExampleTerms) -> f64 {
+    let (mut loss, scale) = (0.0, examples.scale());
     for (score, &entry) in scores.iter_mut().zip(entries) {
-        let target = target[example_of(entry)];
-        let (sign, weight) = match (entry & TRUTH != 0, target > 0.0) {
-            (true, _) => (1.0, target),
-            (false, true) => (-1.0, 1.0),
-            // No label, no loss.
-            (false, false) => (-1.0, 0.0),
+        let example = example_of(entry);
+        let (sign, weight) = match entry & TRUTH != 0 {
+            true => (1.0, examples.target[example]),
+            false => (-1.0, examples.weight[example]),
         };
         let margin = sign * *score;
         // ln(1 + exp(-margin)) without overflow.

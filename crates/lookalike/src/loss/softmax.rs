@@ -69,10 +69,10 @@ impl CandidateLoss for Softmax {
         reducer.sums_f64(&mut total);
         reducer.sums(&mut examples.factor);
         let scale = examples.scale();
-        for (sum, &target) in examples.factor.iter_mut().zip(&examples.target) {
-            let has_label = target > 0.0;
-            total[0] += if has_label { f64::from(*sum).ln() } else { 0.0 };
-            *sum = if has_label { scale / *sum } else { 0.0 };
+        for (sum, &weight) in examples.factor.iter_mut().zip(&examples.weight) {
+            let counts = weight > 0.0;
+            total[0] += if counts { f64::from(weight) * f64::from(*sum).ln() } else { 0.0 };
+            *sum = if counts { weight * scale / *sum } else { 0.0 };
         }
         total[0]
     }

@@ -10,8 +10,8 @@
 //!
 //! It looks at the best [`RANKS`] scores and at nothing else: no sum over all
 //! classes, so a search that finds the best classes only can give probabilities too.
-//! The order of an example's probabilities is that of its scores. O(classes asked
-//! for) an example.
+//! The order of an example's probabilities is that of its scores, and equal scores have
+//! equal ones. O(classes asked for) an example.
 
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +62,7 @@ pub(crate) struct ExampleTerm {
     pub(crate) high: f64,
 }
 
-/// What is known of the class at a rank (from 0): the higher, the likelier.
+/// What is known of a class that so many others are better than: the higher, the likelier.
 pub(crate) fn class_terms(scale: f64, first: f32, score: f32, rank: usize) -> [f64; CLASS_TERMS] {
     let distance = distance(scale, first, score);
     [-distance, -distance.sqrt(), -(rank as f64).ln_1p()]
@@ -88,11 +88,15 @@ fn distance(scale: f64, first: f32, score: f32) -> f64 {
 impl Calibration {
     /// For an example with these scores, best first: the best [`RANKS`], or all that
     /// there are. More are not looked at.
-    pub fn of_example(&self, scores: &[f32], known_features: usize, num_classes: usize) -> Probabilities<'_> {
+    pub fn of_example<'a>(
+        &'a self,
+        scores: &'a [f32],
+        known_features: usize,
+        num_classes: usize,
+    ) -> Probabilities<'a> {
         let best = &scores[..scores.len().min(RANKS)];
-        let first = best.first().copied().unwrap_or(0.0);
         let mut of_example =
-            Probabilities { calibration: self, first, logit: self.bias, share: 1.0, of_others: None };
+            Probabilities { calibration: self, best, logit: self.bias, share: 1.0, of_others: None };
         if best.is_empty() {
             return of_example;
         }
@@ -100,8 +104,7 @@ impl Calibration {
         let weighted = |(term, of): (&f64, &ExampleTerm)| term.max(of.low).min(of.high) * of.weight;
         of_example.logit += terms.iter().zip(&self.example_terms).map(weighted).sum::<f64>();
         if self.labels == LabelsPerExample::One {
-            let alone = |(rank, &score): (usize, &f32)| of_example.alone(rank, score);
-            let sum: f64 = best.iter().enumerate().map(alone).sum();
+            let sum: f64 = best.iter().map(|&score| of_example.alone(score)).sum();
             // Where the best are all there are, one of them it is.
             if (sum > 1.0 || num_classes <= RANKS) && sum > 0.0 {
                 of_example.share = 1.0 / sum;
@@ -117,7 +120,7 @@ impl Calibration {
 #[derive(Clone, Copy, Debug)]
 pub struct Probabilities<'a> {
     calibration: &'a Calibration,
-    first: f32,
+    best: &'a [f32],
     /// What is known of the example.
     logit: f64,
     /// What probabilities are multiplied with to be those of a distribution.
@@ -128,15 +131,18 @@ pub struct Probabilities<'a> {
 }
 
 impl Probabilities<'_> {
-    /// Of the class at a rank (from 0) with a score.
-    pub fn of(&self, rank: usize, score: f32) -> f32 {
-        let others = self.of_others.filter(|_| rank >= RANKS);
-        others.unwrap_or_else(|| self.share * self.alone(rank, score)) as f32
+    /// Of a class with this score.
+    pub fn of(&self, score: f32) -> f32 {
+        let is_best = self.best.last().is_some_and(|&last| score >= last);
+        let others = self.of_others.filter(|_| !is_best);
+        others.unwrap_or_else(|| self.share * self.alone(score)) as f32
     }
 
-    fn alone(&self, rank: usize, score: f32) -> f64 {
+    fn alone(&self, score: f32) -> f64 {
         let Calibration { scale, class_weights, .. } = self.calibration;
-        let terms = class_terms(*scale, self.first, score, rank);
+        let first = self.best.first().copied().unwrap_or(score);
+        let rank = self.best.partition_point(|&better| better > score);
+        let terms = class_terms(*scale, first, score, rank);
         let logit: f64 = terms.iter().zip(class_weights).map(|(term, weight)| term * weight).sum();
         1.0 / (1.0 + (-(self.logit + logit)).exp())
     }
@@ -161,12 +167,13 @@ mod tests {
 
     fn probabilities(calibration: &Calibration, scores: &[f32], known: usize, classes: usize) -> Vec<f32> {
         let of_example = calibration.of_example(scores, known, classes);
-        scores.iter().enumerate().map(|(rank, &score)| of_example.of(rank, score)).collect()
+        scores.iter().map(|&score| of_example.of(score)).collect()
     }
 
     fn descending() -> impl Strategy<Value = Vec<f32>> {
         prop::collection::vec(-1000f32..1000.0, 1..60).prop_map(|mut scores| {
             scores.sort_unstable_by(|a, b| b.total_cmp(a));
+            scores.dedup();
             scores
         })
     }

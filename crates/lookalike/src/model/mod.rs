@@ -21,8 +21,8 @@ mod rows;
 mod sparse;
 mod view;
 
-pub use calibration::{Calibration, LabelsPerExample, Probabilities, RANKS};
 pub(crate) use calibration::{CLASS_TERMS, EXAMPLE_TERMS, ExampleTerm, class_terms, example_terms};
+pub use calibration::{Calibration, LabelsPerExample, Probabilities, RANKS};
 pub use embeddings::Embeddings;
 pub(crate) use hidden::EXAMPLES_PER_BLOCK;
 pub use hidden::Hidden;
@@ -62,21 +62,21 @@ pub struct Model {
 pub struct ClassFrequencies {
     /// How many training examples each class had.
     pub examples_of_class: Vec<u32>,
-    /// Training examples that have a label.
+    /// Training examples that have a label and a weight.
     pub num_examples: usize,
 }
 
 impl ClassFrequencies {
     /// Of some examples.
     pub fn of(examples: &Examples<'_>) -> Self {
-        let num_examples = (0..examples.len()).filter(|&i| !examples.labels(i).is_empty()).count();
+        let num_examples = (0..examples.len()).filter(|&i| examples.teaches(i)).count();
         Self { examples_of_class: examples.label_counts(), num_examples }
     }
 
     /// Counts further examples of the same classes.
     pub fn add(&mut self, more: &Self) {
         for (count, more) in self.examples_of_class.iter_mut().zip(&more.examples_of_class) {
-            *count += more;
+            *count = count.saturating_add(*more);
         }
         self.num_examples += more.num_examples;
     }

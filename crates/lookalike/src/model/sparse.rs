@@ -109,8 +109,9 @@ impl SparsePart {
         part
     }
 
-    /// Each class at the mean of those of its examples that are in `chosen`; and
-    /// for each class, what such an example adds to the class's score for itself.
+    /// Each class at the weighted mean of those of its examples that are in `chosen`;
+    /// and for each class, what such an example of weight 1 adds to the class's score for
+    /// itself.
     ///
     /// Cost: O(labels · features) time; a row of all features a thread.
     pub fn from_means(
@@ -272,9 +273,12 @@ impl MeanWorker {
         start: MeanRows,
     ) -> (Vec<(u32, f32)>, f32) {
         self.sums.resize(examples.num_features, 0.0);
+        let mut total = 0.0;
         for &example in members {
             let (ids, values) = examples.features(example as usize);
-            let factor = normalise.factor(values);
+            let weight = examples.weight(example as usize);
+            let factor = weight * normalise.factor(values);
+            total += weight;
             for (&id, &value) in ids.iter().zip(values) {
                 self.sums[id as usize] += value * factor;
                 self.seen.push(id);
@@ -298,7 +302,7 @@ impl MeanWorker {
                 (row, if normalise == Normalise::L2 { scale } else { 0.0 })
             }
             SparseStart::LogMean => {
-                let sharpness = LOG_SHARPNESS / members.len().max(1) as f32;
+                let sharpness = if total > 0.0 { LOG_SHARPNESS / total } else { 0.0 };
                 row.iter_mut().for_each(|(_, x)| *x = LOG_GAIN * (sharpness * x.max(0.0)).ln_1p());
                 // A class of many examples hardly misses one; with one example
                 // all would be its own, but such classes are few here.

@@ -1,36 +1,35 @@
 //! Rankings with calibrated probabilities.
 
+use rayon::prelude::*;
+
 use super::ranking::TopK;
 use crate::data::Examples;
 use crate::model::{Calibration, Model};
 
-/// Keeps the best classes of `wide`, a ranking of the examples in `batch`, in `out`, with
-/// their probabilities. An example of which nothing is known gets the prior: of each class
-/// its share of the training examples.
+/// The probabilities of the classes in `ranking`, beside its scores. `best` has the best
+/// [`RANKS`](crate::model::RANKS) of all classes, or more, for the same examples. An
+/// example of which nothing is known gets the prior: of each class its share of the
+/// training examples.
 pub(super) fn calibrate(
     model: &Model,
     calibration: &Calibration,
     (examples, batch): (&Examples<'_>, &[u32]),
-    wide: &TopK,
-    out: &mut TopK,
-) {
-    let num_classes = model.num_classes();
-    out.resize(batch.len(), num_classes);
-    let mut probabilities = vec![0.0; out.scores.len()];
-    for (position, &example) in batch.iter().enumerate() {
-        let ranked = wide.example(position);
+    best: &TopK,
+    ranking: &TopK,
+) -> Vec<f32> {
+    let mut probabilities = vec![0.0; ranking.scores.len()];
+    let rows = probabilities.par_chunks_mut(ranking.stride.max(1)).zip(batch).enumerate();
+    rows.for_each(|(position, (row, &example))| {
         let known_features = examples.features(example as usize).0.len();
-        let of_example = calibration.of_example(ranked.scores, known_features, num_classes);
-        let (start, len) = (position * out.stride, ranked.classes.len().min(out.stride));
-        out.lens[position] = len;
-        for (rank, (&class, &score)) in ranked.classes.iter().zip(ranked.scores).take(len).enumerate() {
-            let place = start + rank;
-            (out.classes[place], out.scores[place]) = (class, score);
-            probabilities[place] = match known_features {
+        let scores = best.example(position).scores;
+        let of_example = calibration.of_example(scores, known_features, model.num_classes());
+        let ranked = ranking.example(position);
+        for ((probability, &class), &score) in row.iter_mut().zip(ranked.classes).zip(ranked.scores) {
+            *probability = match known_features {
                 0 => model.frequencies.share(class),
-                _ => of_example.of(rank, score),
+                _ => of_example.of(score),
             };
         }
-    }
-    out.probabilities = Some(probabilities);
+    });
+    probabilities
 }

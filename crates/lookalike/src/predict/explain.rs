@@ -148,7 +148,7 @@ mod tests {
     fn lead(model: &Model, features: &[(u32, f32)], class: u32) -> f32 {
         let mut data = Dataset::empty(20, 7);
         data.push(features.iter().copied(), &[]);
-        let ask = Ask { k: 7, probabilities: false };
+        let ask = Ask::best(7);
         let ranking = Predictor::new(model, Cpu::detect()).rank(&data.view(), &[0], ask);
         let ranked = ranking.example(0);
         let place = ranked.classes.iter().position(|&c| c == class).unwrap();

@@ -12,6 +12,7 @@
 //! among equals, and never a class whose score is NaN or negative infinity.
 
 mod approximate;
+mod ask;
 mod best;
 mod calibrated;
 mod chosen;
@@ -24,9 +25,10 @@ mod rerank;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};
+pub use ask::{Ask, Search};
 pub(crate) use best::Best;
 pub use evaluate::Evaluation;
 pub use exact::{SparseQueries, TopKScratch, top_k};
 pub use explain::{Contributions, contributions};
-pub use predictor::{Ask, NamedClass, Predictor};
+pub use predictor::{NamedClass, Predictor};
 pub use ranking::{Ranked, TopK};

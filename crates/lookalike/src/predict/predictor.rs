@@ -15,7 +15,7 @@ use super::calibrated::calibrate;
 use super::chosen::{ChosenClasses, ChosenScratch};
 use super::evaluate::Evaluation;
 use super::rerank::{RERANKED, RerankScratch, rerank};
-use super::{SparseQueries, TopK, TopKScratch, top_k};
+use super::{Ask, Search, SparseQueries, TopK, TopKScratch, top_k};
 use crate::data::{Dataset, Examples};
 use crate::metrics::{MetricOptions, Metrics, MetricsError, Reliability, Totals, TrainingFrequencies};
 use crate::model::{Activations, Model, RANKS};
@@ -23,15 +23,6 @@ use crate::text::Scratch as TextScratch;
 
 /// Examples that are embedded and ranked at a time.
 const BATCH: usize = 1024;
-
-/// What an answer should hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
-    /// The best so many classes, at least 1.
-    pub k: usize,
-    /// Probabilities instead of scores.
-    pub probabilities: bool,
-}
 
 /// A class of an answer, by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,33 +68,49 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         &self.model
     }
 
-    /// The best classes of each of some examples. Exact, over all classes:
+    /// The best classes of each of some examples. Exact search costs
     /// O(batch · classes · width).
-    pub fn rank(&self, examples: &Examples<'_>, batch: &[u32], ask: Ask) -> TopK {
+    ///
+    /// # Panics
+    /// If `ask.k` is 0, or `ask.only` names a class that does not exist.
+    pub fn rank(&self, examples: &Examples<'_>, batch: &[u32], ask: Ask<'_>) -> TopK {
         let mut out = TopK::new(ask.k);
-        if ask.probabilities {
-            out = out.with_log_sum_exp();
-        }
-        self.rank_into(examples, batch, &mut out);
+        self.rank_into(examples, batch, ask, &mut out);
         out
     }
 
     /// As [`rank`](Self::rank), into a ranking whose memory is used again.
-    pub fn rank_into(&self, examples: &Examples<'_>, batch: &[u32], out: &mut TopK) {
-        match &self.model.calibration {
-            Some(calibration) if out.wants_log_sum_exp => {
-                let mut wide = TopK::new(out.k().max(RANKS));
-                self.rank_by_score(examples, batch, &mut wide);
-                calibrate(self.model(), calibration, (examples, batch), &wide, out);
+    pub fn rank_into(&self, examples: &Examples<'_>, batch: &[u32], ask: Ask<'_>, out: &mut TopK) {
+        let mut scratch = self.scratch();
+        self.model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
+        let calibration = self.model.calibration.as_ref().filter(|_| ask.probabilities);
+        out.prepare(ask.k, ask.probabilities && calibration.is_none());
+        match (ask.only, calibration) {
+            (None, None) => self.rank_everything(examples, batch, &mut scratch, out),
+            (None, Some(calibration)) => {
+                out.prepare(ask.k.max(RANKS), false);
+                self.rank_everything(examples, batch, &mut scratch, out);
+                out.probabilities = Some(calibrate(&self.model, calibration, (examples, batch), out, out));
+                out.shorten(ask.k);
             }
-            _ => self.rank_by_score(examples, batch, out),
+            (Some(only), None) => self.rank_only(examples, batch, only, &mut scratch, out),
+            (Some(only), Some(calibration)) => {
+                // What the others score says what these scores mean.
+                let mut best = TopK::new(RANKS);
+                self.rank_everything(examples, batch, &mut scratch, &mut best);
+                self.rank_only(examples, batch, only, &mut scratch, out);
+                out.probabilities = Some(calibrate(&self.model, calibration, (examples, batch), &best, out));
+            }
         }
+        if let Some(threshold) = ask.threshold {
+            out.leave_at_least(threshold);
+        }
+        self.idle().push(scratch);
     }
 
-    fn rank_by_score(&self, examples: &Examples<'_>, batch: &[u32], out: &mut TopK) {
-        let mut scratch = self.scratch();
+    /// Ranks all classes for examples whose embeddings are known.
+    fn rank_everything(&self, examples: &Examples<'_>, batch: &[u32], scratch: &mut Scratch, out: &mut TopK) {
         let model = self.model();
-        model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
         let embeddings = scratch.activations.embeddings();
         let sparse = SparseQueries::of(model, examples, batch);
         let vectors = model.network.output.view();
@@ -118,7 +125,33 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
                 rerank(neighbours, examples, batch, &first, &mut scratch.rerank, out);
             }
         }
-        self.idle().push(scratch);
+    }
+
+    /// Ranks some classes. A class's probability is one among all classes, so these
+    /// are ranked too where probabilities are asked for.
+    fn rank_only(
+        &self,
+        examples: &Examples<'_>,
+        batch: &[u32],
+        only: &[u32],
+        scratch: &mut Scratch,
+        out: &mut TopK,
+    ) {
+        let mut classes = only.to_vec();
+        classes.sort_unstable();
+        classes.dedup();
+        let chosen = ChosenClasses { cpu: self.cpu, model: &self.model, bias: &self.bias, classes: &classes };
+        let embeddings = scratch.activations.embeddings();
+        let scores = chosen.score(examples, batch, embeddings, &mut scratch.chosen);
+        let all = out.wants_log_sum_exp().then(|| {
+            let mut all = out.like(1);
+            self.rank_everything(examples, batch, scratch, &mut all);
+            all
+        });
+        out.fill(batch.len(), &classes, &scores);
+        if let Some(all) = all {
+            out.take_log_sum_exp(all);
+        }
     }
 
     /// The best classes of every example, some at a time: `answer` gets the number of
@@ -126,16 +159,13 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
     pub fn rank_all<E>(
         &self,
         examples: &Examples<'_>,
-        ask: Ask,
+        ask: Ask<'_>,
         mut answer: impl FnMut(usize, &TopK) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut out = TopK::new(ask.k);
-        if ask.probabilities {
-            out = out.with_log_sum_exp();
-        }
         let all: Vec<u32> = (0..examples.len() as u32).collect();
         for batch in all.chunks(BATCH) {
-            self.rank_into(examples, batch, &mut out);
+            self.rank_into(examples, batch, ask, &mut out);
             answer(batch[0] as usize, &out)?;
         }
         Ok(())
@@ -201,12 +231,13 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         all
     }
 
-    /// Ranks all classes for every example and measures the result.
+    /// Ranks classes for every example and measures the result.
     pub fn evaluate(
         &self,
         examples: &Examples<'_>,
         unknown_labels: &(dyn Fn(usize) -> usize + Sync),
         options: &MetricOptions,
+        search: Search,
     ) -> Result<Evaluation, MetricsError> {
         let frequencies = &self.model.frequencies;
         let frequencies = TrainingFrequencies {
@@ -217,7 +248,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         let mut totals = Totals::new(&metrics);
         let is_calibrated = self.model.calibration.is_some();
         let mut reliability = is_calibrated.then(Reliability::default);
-        let ask = Ask { k: metrics.k_max(), probabilities: is_calibrated };
+        let ask = Ask { search, probabilities: is_calibrated, ..Ask::best(metrics.k_max()) };
         self.rank_all(examples, ask, |first, ranking| {
             if let Some(reliability) = &mut reliability {
                 self.judge(examples, first, ranking, unknown_labels, reliability);

@@ -1,5 +1,7 @@
 //! Where rankings are kept: the best classes of each example of a batch.
 
+use super::best::Best;
+
 /// The best classes of one example, best first.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ranked<'a> {
@@ -11,8 +13,8 @@ pub struct Ranked<'a> {
 
 /// The best `k` classes of each example of a batch.
 ///
-/// An example has fewer than `k` only if there are fewer classes, or if scores
-/// are NaN or negative infinity. The container is reused between batches.
+/// An example has fewer than `k` only if there are fewer classes, if a threshold left
+/// some out, or if scores are NaN or negative infinity. The container is reused between batches.
 #[derive(Clone, Debug)]
 pub struct TopK {
     pub(super) k: usize,
@@ -49,6 +51,15 @@ impl TopK {
     /// Also asks for [`TopK::log_sum_exp`]: one exponential a class and example.
     pub fn with_log_sum_exp(self) -> Self {
         Self { wants_log_sum_exp: true, ..self }
+    }
+
+    /// Makes it one of the best `k` classes, with their probabilities or without.
+    ///
+    /// # Panics
+    /// If `k` is 0.
+    pub(super) fn prepare(&mut self, k: usize, probabilities: bool) {
+        assert!(k > 0, "the best 0 classes of an example are no answer");
+        (self.k, self.wants_log_sum_exp, self.probabilities) = (k, probabilities, None);
     }
 
     /// An empty ranking of the best `k` classes that knows as much as this one.
@@ -100,6 +111,64 @@ impl TopK {
     /// `exp(score - log_sum_exp)`.
     pub fn log_sum_exp(&self, example: usize) -> Option<f32> {
         (self.wants_log_sum_exp && self.probabilities.is_none()).then(|| self.log_sum_exp[example])
+    }
+
+    /// Whether [`TopK::log_sum_exp`] is asked for.
+    pub(super) fn wants_log_sum_exp(&self) -> bool {
+        self.wants_log_sum_exp
+    }
+
+    /// Takes the sums over all classes from another ranking of the same examples.
+    pub(super) fn take_log_sum_exp(&mut self, other: Self) {
+        self.log_sum_exp = other.log_sum_exp;
+    }
+
+    /// Ranks `classes` for each of some examples by their scores, a row an example.
+    pub(super) fn fill(&mut self, examples: usize, classes: &[u32], scores: &[f32]) {
+        self.resize(examples, classes.len());
+        let mut best = Best::default();
+        if classes.is_empty() {
+            return;
+        }
+        for (example, scores) in scores.chunks_exact(classes.len()).enumerate() {
+            best.reset(self.stride);
+            scores.iter().zip(classes).for_each(|(&score, &class)| best.offer(score, class));
+            self.set(example, best.ranked());
+        }
+    }
+
+    /// The best classes of an example, best first.
+    pub(super) fn set(&mut self, example: usize, best: impl Iterator<Item = (f32, u32)>) {
+        let start = example * self.stride;
+        self.lens[example] = 0;
+        for (place, (score, class)) in (start..start + self.stride).zip(best) {
+            (self.scores[place], self.classes[place]) = (score, class);
+            self.lens[example] += 1;
+        }
+    }
+
+    /// Leaves the best `k` classes of each example.
+    pub(super) fn shorten(&mut self, k: usize) {
+        self.k = k;
+        self.lens.iter_mut().for_each(|len| *len = k.min(*len));
+    }
+
+    /// Leaves only classes whose value is at least so much.
+    pub(super) fn leave_at_least(&mut self, threshold: f32) {
+        for example in 0..self.len() {
+            let keeps: Vec<bool> = self.values(example).map(|value| value >= threshold).collect();
+            let start = example * self.stride;
+            let kept = (start..).zip(keeps).filter(|&(_, keep)| keep).map(|(place, _)| place);
+            self.lens[example] = 0;
+            for from in kept {
+                let to = start + self.lens[example];
+                (self.scores[to], self.classes[to]) = (self.scores[from], self.classes[from]);
+                if let Some(probabilities) = &mut self.probabilities {
+                    probabilities[to] = probabilities[from];
+                }
+                self.lens[example] += 1;
+            }
+        }
     }
 
     /// Makes room for `examples` of `num_classes` classes.

@@ -129,7 +129,11 @@ mod tests {
         let (data, mut model) = (data(), model());
         let batch: Vec<u32> = (0..300).rev().collect();
         let rank = |model: &Model, k: usize| {
-            Predictor::new(model, Cpu::detect()).rank(&data.view(), &batch, Ask { k, probabilities: true })
+            Predictor::new(model, Cpu::detect()).rank(
+                &data.view(),
+                &batch,
+                Ask { probabilities: true, ..Ask::best(k) },
+            )
         };
         let before = rank(&model, CLASSES);
         let neighbours = Neighbours::new(&data.view(), &batch[..200]).weighted(0.3);
@@ -168,7 +172,7 @@ mod tests {
         model.neighbours = Some(Neighbours::new(&data.view(), &batch).weighted(1.0));
         let run = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            let ask = Ask { k: 5, probabilities: true };
+            let ask = Ask { probabilities: true, ..Ask::best(5) };
             let best = pool.install(|| Predictor::new(&model, Cpu::detect()).rank(&data.view(), &batch, ask));
             let bits: Vec<u32> = best.scores.iter().chain(&best.log_sum_exp).map(|x| x.to_bits()).collect();
             (best.classes, bits)

@@ -225,6 +225,7 @@ fn append(dataset: &mut Dataset, part: Dataset) {
     dataset.feature_ids.extend(part.feature_ids);
     dataset.feature_values.extend(part.feature_values);
     dataset.label_ids.extend(part.label_ids);
+    dataset.weights.extend(part.weights);
 }
 
 #[cfg(test)]

@@ -31,8 +31,7 @@ pub(super) fn calibrate(
     examples: &Examples<'_>,
     held_out: &[u32],
 ) -> Option<Calibration> {
-    let ask = Ask { k: RANKS, probabilities: false };
-    let ranking = Predictor::new(model, cpu).rank(examples, held_out, ask);
+    let ranking = Predictor::new(model, cpu).rank(examples, held_out, Ask::best(RANKS));
     let ranked: Vec<usize> = (0..held_out.len()).filter(|&i| is_ranked(&ranking, i)).collect();
     if ranked.len() < EXAMPLES_MIN {
         return None;

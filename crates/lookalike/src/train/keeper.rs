@@ -44,7 +44,7 @@ mod tests {
 
     fn scores(model: &Model, data: &Dataset) -> Vec<u32> {
         let batch: Vec<u32> = (0..data.view().len() as u32).collect();
-        let ask = Ask { k: model.num_classes(), probabilities: false };
+        let ask = Ask::best(model.num_classes());
         let ranking = Predictor::new(model, Cpu::detect()).rank(&data.view(), &batch, ask);
         let scores = (0..ranking.len()).flat_map(|i| ranking.example(i).scores);
         scores.map(|score| score.to_bits()).collect()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::trainer::{StepReport, TrainError, Trainer};
 use crate::data::Examples;
 use crate::metrics::MetricOptions;
-use crate::predict::{Evaluation, Predictor};
+use crate::predict::{Evaluation, Predictor, Search};
 
 /// How often to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -52,7 +52,7 @@ impl Validation<'_> {
     /// Measures the model as it is now.
     pub fn evaluate(&self, trainer: &Trainer<'_>) -> Evaluation {
         Predictor::new(&trainer.model, trainer.cpu())
-            .evaluate(&self.examples, self.unknown_labels, &self.metrics)
+            .evaluate(&self.examples, self.unknown_labels, &self.metrics, Search::Exact)
             .expect("metric options are checked before training starts")
     }
 }

@@ -9,7 +9,7 @@ use lookalike_kernels::{AlignedVec, padded};
 use super::context::StepContext;
 use super::hidden_step::HiddenStep;
 use super::input_step::InputStep;
-use super::output::{FullStep, OutputLayer, SampledStep};
+use super::output::{FullStep, OutputLayer, Proposed, SampledStep};
 use super::stages::{Stage, StageClock, StageTimes};
 use crate::collective::Alone;
 use crate::data::Examples;
@@ -31,6 +31,8 @@ pub enum Proposer {
 pub struct Step {
     activations: Activations,
     candidates: Candidates,
+    /// How much each example of the batch counts; empty if each counts 1.
+    weights: Vec<f32>,
     sampled: SampledStep,
     full: FullStep,
     hidden: Vec<HiddenStep>,
@@ -138,7 +140,13 @@ impl Step {
             }
             Proposer::Sampler(sampler) => {
                 let log_q = sampler.class_log_q().filter(|_| context.corrects_log_q);
-                let loss = self.sampled.run(context, layer, &self.candidates, log_q, embeddings, gradient);
+                self.weights.clear();
+                if !examples.weights.is_empty() {
+                    self.weights.extend(batch.iter().map(|&example| examples.weight(example as usize)));
+                }
+                let proposed =
+                    Proposed { candidates: &self.candidates, class_log_q: log_q, weights: &self.weights };
+                let loss = self.sampled.run(context, layer, proposed, embeddings, gradient);
                 clock.end_measured(self.sampled.stage_times());
                 loss
             }

@@ -181,9 +181,9 @@ impl<'a> Trainer<'a> {
         };
         let tracks_changes = config.sampler.uses_tables() && config.lsh.incremental != Incremental::Never;
         let changed = ChangedClasses::new(if tracks_changes { output.len } else { 0 });
-        // Examples without a label teach nothing here and are left out.
-        let labelled = |&i: &u32| !examples.labels(i as usize).is_empty();
-        let mut order: Vec<u32> = (0..examples.len() as u32).filter(labelled).collect();
+        // Examples without a label or a weight teach nothing here and are left out.
+        let teaches = |&i: &u32| examples.teaches(i as usize);
+        let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
         let is_new = state.progress.iteration == 0;
         let held_out_max = config.held_out_max();
         let held_out = match state.held_out.take().filter(|_| held_out_max > 0) {

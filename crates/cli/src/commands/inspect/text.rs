@@ -48,7 +48,7 @@ fn explain(saved: &SavedModel, text: &str, top_k: usize, cpu: Cpu) -> anyhow::Re
     };
     let name = |&id: &u32| pipeline.vectoriser.feature_name(id);
     let features = data.feature_ids.iter().map(name).collect();
-    let ranking = predictor.rank(&data.view(), &[0], Ask { k: top_k, probabilities: true });
+    let ranking = predictor.rank(&data.view(), &[0], Ask { probabilities: true, ..Ask::best(top_k) });
     let probabilities: Vec<f32> = ranking.values(0).collect();
     let mut predictions = predictor.named(&ranking, 0);
     predictions.iter_mut().zip(ranking.example(0).scores).for_each(|(class, &score)| class.score = score);

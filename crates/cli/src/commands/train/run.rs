@@ -9,7 +9,7 @@ use anyhow::Context;
 use lookalike::artifact::{self, DirectoryKeeper, check_destination};
 use lookalike::data::write::{check_file, check_folder};
 use lookalike::metrics::Metrics;
-use lookalike::predict::{Evaluation, Predictor};
+use lookalike::predict::{Evaluation, Predictor, Search};
 use lookalike::train::{
     Checkpoint, Every, NothingKept, Outcome, RunPlan, TrainConfig, Trainer, Validation, run as run_training,
 };
@@ -234,5 +234,10 @@ fn save(trainer: &mut Trainer<'_>, mut keeper: DirectoryKeeper, say: &dyn Fn(Str
 fn measure(arguments: &TrainArguments, trainer: &Trainer<'_>, input: &Input) -> anyhow::Result<Evaluation> {
     let unknown = |i: usize| input.unknown_labels(i);
     let options = arguments.metrics.options();
-    Ok(Predictor::new(&trainer.model, trainer.cpu()).evaluate(&input.view(), &unknown, &options)?)
+    Ok(Predictor::new(&trainer.model, trainer.cpu()).evaluate(
+        &input.view(),
+        &unknown,
+        &options,
+        Search::Exact,
+    )?)
 }

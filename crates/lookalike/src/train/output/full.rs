@@ -34,10 +34,12 @@ pub(crate) struct FullStep {
     work: Vec<PartTiles>,
     /// (class, example) of every true label, sorted.
     truths: Vec<(u32, u32)>,
-    /// By example: target of each true label, `1/|y|`, or 0 without labels.
+    /// By example: how much it counts; 0 without labels.
+    weight: Vec<f32>,
+    /// By example: target of each true label, `weight/|y|`, or 0 without labels.
     target: Vec<f32>,
     /// By example: what turns a score into its share of the gradient,
-    /// `p / batch = exp(score - log_norm)`.
+    /// `weight · p / batch = exp(score - log_norm)`.
     log_norm: Vec<f32>,
     /// By example: sum of exponentials, over the largest score.
     sums: Vec<f64>,
@@ -135,7 +137,7 @@ impl FullStep {
         let OutputLayer { rows, moments, first_class, reducer } = layer;
         self.prepare(first_class..first_class + rows.len, examples, batch);
         clock.end(Stage::Sort);
-        let Self { parts, work, truths, target, log_norm, sums, times } = self;
+        let Self { parts, work, truths, weight, target, log_norm, sums, times } = self;
         let (work, parts) = (&mut work[..parts.len()], &parts[..]);
         let stride = rows.stride;
         let view = TileBatch {
@@ -151,7 +153,7 @@ impl FullStep {
             let (w, bias) = (&*rows.w, &*rows.bias.w);
             work.par_iter_mut().zip(parts).for_each(|(work, part)| work.normalise(&view, w, bias, part));
             clock.end(Stage::Score);
-            let loss = combine(work, target, log_norm, sums, reducer);
+            let loss = combine(work, weight, log_norm, sums, reducer);
             clock.end(Stage::Loss);
             for_each_part(rows, parts, work, &|rows, part, work| {
                 work.update(&view, rows, part, context, first_class, log_norm);
@@ -182,10 +184,12 @@ impl FullStep {
         }
         self.work.resize_with(num_parts.max(self.work.len()), PartTiles::default);
         self.truths.clear();
+        grow(&mut self.weight, batch.len());
         grow(&mut self.target, batch.len());
         for (place, &example) in batch.iter().enumerate() {
             let labels = examples.labels(example as usize);
-            self.target[place] = if labels.is_empty() { 0.0 } else { 1.0 / labels.len() as f32 };
+            self.weight[place] = if labels.is_empty() { 0.0 } else { examples.weight(example as usize) };
+            self.target[place] = self.weight[place] / labels.len().max(1) as f32;
             let own = labels.iter().filter(|&&class| classes.contains(&(class as usize)));
             self.truths.extend(own.map(|&class| (class - classes.start as u32, place as u32)));
         }
@@ -282,15 +286,15 @@ impl PartTiles {
 }
 
 /// Joins the parts' normalisers, and those of all shards; gives the summed loss. An
-/// example without labels gets an infinite one, so that its gradient is 0.
+/// example that does not count gets an infinite one, so that its gradient is 0.
 fn combine(
     work: &[PartTiles],
-    target: &[f32],
+    weight: &[f32],
     log_norm: &mut Vec<f32>,
     sums: &mut Vec<f64>,
     reducer: &mut dyn Reducer,
 ) -> f64 {
-    let batch = target.len();
+    let batch = weight.len();
     grow(log_norm, batch);
     grow(sums, batch);
     // First the largest score, in the place of what it becomes.
@@ -312,9 +316,10 @@ fn combine(
     for (example, (log_norm, &sum)) in log_norm.iter_mut().zip(&*sums).enumerate() {
         let log_sum_exp = (f64::from(*log_norm) + sum.ln()) as f32;
         *log_norm = f32::INFINITY;
-        if target[example] > 0.0 {
-            loss[0] += f64::from(log_sum_exp);
-            *log_norm = log_sum_exp + (batch as f32).ln();
+        let weight = weight[example];
+        if weight > 0.0 {
+            loss[0] += f64::from(weight) * f64::from(log_sum_exp);
+            *log_norm = log_sum_exp + (batch as f32).ln() - weight.ln();
         }
     }
     loss[0]

@@ -16,7 +16,7 @@ mod sampled;
 mod select;
 
 pub(super) use full::FullStep;
-pub(super) use sampled::SampledStep;
+pub(super) use sampled::{Proposed, SampledStep};
 
 use rayon::prelude::*;
 

@@ -58,6 +58,17 @@ pub(super) struct PartScores {
     d_embeddings: AlignedVec<f32>,
 }
 
+/// What a batch is for this step.
+#[derive(Clone, Copy)]
+pub(crate) struct Proposed<'a> {
+    /// The classes to score.
+    pub(crate) candidates: &'a Candidates,
+    /// There if scores are corrected by class.
+    pub(crate) class_log_q: Option<&'a [f32]>,
+    /// How much each example counts; empty if each counts 1.
+    pub(crate) weights: &'a [f32],
+}
+
 struct CandidatePairs<'a>(&'a Candidates);
 
 impl Pairs for CandidatePairs<'_> {
@@ -91,25 +102,24 @@ impl Pairs for CandidatePairs<'_> {
 
 impl SampledStep {
     /// Moves the rows of all candidates, writes the gradient of the embeddings
-    /// and gives the batch's mean loss. `class_log_q` is there if scores are
-    /// corrected by class.
+    /// and gives the batch's mean loss.
     pub(crate) fn run(
         &mut self,
         context: &StepContext,
         layer: OutputLayer<'_>,
-        candidates: &Candidates,
-        class_log_q: Option<&[f32]>,
+        proposed: Proposed<'_>,
         embeddings: Embeddings<'_>,
         d_embeddings: &mut [f32],
     ) -> f64 {
         let mut clock = StageClock::start();
+        let Proposed { candidates, class_log_q, weights } = proposed;
         let batch = candidates.len();
         let entry_bits = usize::BITS - (batch << lookalike_kernels::FLAG_BITS).leading_zeros();
         self.by_class.sort(context.cpu, &CandidatePairs(candidates), layer.rows.len, entry_bits);
         let parts = self.by_class.parts().len();
         self.work.resize_with(parts.max(self.work.len()), PartScores::default);
         let OutputLayer { rows, moments, first_class, reducer } = layer;
-        self.prepare_terms(candidates, context.corrects_log_q, reducer);
+        self.prepare_terms(candidates, weights, context.corrects_log_q, reducer);
         clock.end(Stage::Sort);
 
         let stride = rows.stride;
@@ -184,7 +194,13 @@ impl SampledStep {
         self.by_class.parts().iter().map(|part| part.entries.len()).sum()
     }
 
-    fn prepare_terms(&mut self, candidates: &Candidates, corrects_log_q: bool, reducer: &mut dyn Reducer) {
+    fn prepare_terms(
+        &mut self,
+        candidates: &Candidates,
+        weights: &[f32],
+        corrects_log_q: bool,
+        reducer: &mut dyn Reducer,
+    ) {
         self.terms.resize(candidates.len());
         self.terms.num_truths = candidates.all_counts().iter().map(|counts| counts.truths as usize).sum();
         for (example, counts) in candidates.all_counts().iter().enumerate() {
@@ -193,8 +209,11 @@ impl SampledStep {
         }
         // Some of an example's labels may be in other shards.
         reducer.sums(&mut self.terms.target);
-        for target in &mut self.terms.target {
-            *target = if *target > 0.0 { 1.0 / *target } else { 0.0 };
+        let ExampleTerms { target, weight, .. } = &mut self.terms;
+        for (example, (target, weight)) in target.iter_mut().zip(weight).enumerate() {
+            let given = weights.get(example).copied().unwrap_or(1.0);
+            *weight = if *target > 0.0 { given } else { 0.0 };
+            *target = if *target > 0.0 { given / *target } else { 0.0 };
         }
         self.found.clear();
         self.found.extend(candidates.all_counts().iter().map(|counts| counts.found));

@@ -39,9 +39,14 @@ fn labels(example: usize) -> Vec<u32> {
     labels
 }
 
+fn weights() -> Vec<f32> {
+    (0..EXAMPLES).map(|example| (example % 5) as f32 * 0.5).collect()
+}
+
 fn data() -> Dataset {
     let mut data = Dataset::empty(1, CLASSES);
     (0..EXAMPLES).for_each(|example| data.push([(0, 1.0)], &labels(example)));
+    data.weights = weights();
     data
 }
 
@@ -90,7 +95,8 @@ fn step(classes: std::ops::Range<usize>, loss: Loss, is_full: bool, reducer: &mu
         let (data, batch) = (data(), (0..EXAMPLES as u32).collect::<Vec<_>>());
         FullStep::default().run(&context, layer, &data.view(), &batch, view, &mut gradient)
     } else {
-        SampledStep::default().run(&context, layer, &candidates(&classes), None, view, &mut gradient)
+        let proposed = Proposed { candidates: &candidates(&classes), class_log_q: None, weights: &weights() };
+        SampledStep::default().run(&context, layer, proposed, view, &mut gradient)
     };
     let Numbers::F32(weights) = &rows.weights else { panic!("single precision here") };
     (loss, gradient, weights.to_vec(), rows.bias.clone())

@@ -121,15 +121,17 @@ impl SparseStep {
         self.scores[..batch.len() * stride].par_chunks_mut(stride).enumerate().for_each(|(position, row)| {
             let (labels, near) = (view.labels(position), near.of(position));
             let row = &mut row[..labels.len() + near.len()];
+            let weight = examples.weight(batch[position] as usize);
             for (score, &class) in row.iter_mut().zip(labels.iter().chain(near)) {
                 *score += priors[class as usize];
             }
             for (score, &class) in row.iter_mut().zip(labels) {
-                *score -= own[class as usize] / labels.len() as f32;
+                *score -= weight * own[class as usize] / labels.len() as f32;
             }
             // Precision at five sees no more than five labels. With a weight of 1 it would
             // be recall that is optimised (Menon et al., Multilabel reductions, 2019).
-            weighted_softmax_gradient(row, labels.len(), labels.len().min(LABELS_COUNTED) as f32);
+            let counted = labels.len().min(LABELS_COUNTED) as f32;
+            weighted_softmax_gradient(row, labels.len(), weight * counted);
         });
         let (offsets, features, weights) = sparse.parts_mut();
         let rows = SparseRows { offsets, features, weights };
@@ -236,7 +238,7 @@ mod tests {
     const CLASSES: usize = 70;
     const RATE: f32 = 0.5;
 
-    /// Examples of none to seven labels and none to six features.
+    /// Examples of none to seven labels and none to six features, of three weights.
     fn data() -> Dataset {
         let mut data = Dataset::empty(FEATURES, CLASSES);
         for example in 0..90u64 {
@@ -251,6 +253,7 @@ mod tests {
             let features = chosen(example % 7, 0, FEATURES);
             let value = |id: u32| 0.5 + (random(50 + u64::from(id)) % 100) as f32 / 50.0;
             data.push(features.into_iter().map(|id| (id, value(id))), &chosen(example % 8, 100, CLASSES));
+            data.weights.push([1.0, 0.5, 2.0][example as usize % 3]);
         }
         data
     }
@@ -307,14 +310,15 @@ mod tests {
         weights: &[f64],
         (ids, values): (&[u32], &[f64]),
         classes: &[u32],
-        truths: usize,
+        (truths, of_example): (usize, f64),
     ) -> f64 {
         let scores: Vec<f64> = classes
             .iter()
             .enumerate()
             .map(|(place, &class)| {
                 let class = class as usize;
-                let own = if place < truths { f64::from(own(class)) / truths as f64 } else { 0.0 };
+                let own =
+                    if place < truths { of_example * f64::from(own(class)) / truths as f64 } else { 0.0 };
                 let range = sparse.range(class);
                 let weight = |id: &u32| {
                     sparse.features[range.clone()]
@@ -328,7 +332,7 @@ mod tests {
             .collect();
         let log_sum = scores.iter().map(|s| s.exp()).sum::<f64>().ln();
         let weight = truths.min(LABELS_COUNTED) as f64 / truths.max(1) as f64;
-        scores[..truths].iter().map(|s| log_sum - s).sum::<f64>() * weight
+        scores[..truths].iter().map(|s| log_sum - s).sum::<f64>() * weight * of_example
     }
 
     #[test]
@@ -356,10 +360,11 @@ mod tests {
                     let factor = f64::from(normalise.factor(values));
                     let values: Vec<f64> = values.iter().map(|&x| f64::from(x) * factor).collect();
                     let truths = view.labels(example as usize);
-                    (ids, values, [truths, near.of(position)].concat(), truths.len())
+                    let weight = f64::from(view.weight(example as usize));
+                    (ids, values, [truths, near.of(position)].concat(), (truths.len(), weight))
                 })
                 .collect();
-            assert!(examples.iter().filter(|(_, _, classes, truths)| classes.len() > *truths).count() > 40);
+            assert!(examples.iter().filter(|(_, _, classes, truths)| classes.len() > truths.0).count() > 40);
             let mut weights: Vec<f64> = before.weights().iter().map(|&w| f64::from(w)).collect();
             let mut moved = 0;
             for class in 0..CLASSES {

@@ -1,0 +1,30 @@
+//! How classes are found: flags of every command that ranks them.
+
+use clap::{Args, ValueEnum};
+use lookalike::predict::Search;
+
+/// How classes are found.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct SearchArguments {
+    /// Score all classes, or only those that the model's index finds
+    #[arg(long, value_enum, default_value_t = How::Exact)]
+    search: How,
+    /// Classes that a fast search looks at, about [default: chosen in training]
+    #[arg(long, value_name = "CLASSES", value_parser = clap::value_parser!(u32).range(1..))]
+    effort: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum How {
+    Exact,
+    Fast,
+}
+
+impl SearchArguments {
+    pub(crate) fn search(self) -> Search {
+        match self.search {
+            How::Exact => Search::Exact,
+            How::Fast => Search::Fast { effort: self.effort.map(|classes| classes as usize) },
+        }
+    }
+}
