@@ -95,7 +95,14 @@ impl ReadArguments {
                 Err(usage("the model was trained from numbers and can't read text: train it from text"))
             }
             (Some(kind), _) => Ok(kind),
-            (None, Some(_)) => Ok(Kind::Text),
+            (None, Some(_)) => {
+                if detect() == Kind::Numbers {
+                    inform!(
+                        "note: this looks like rows of numbers, but the model was trained from text and reads it so"
+                    );
+                }
+                Ok(Kind::Text)
+            }
             (None, None) => Ok(if detect() == Kind::Matrix { Kind::Matrix } else { Kind::Numbers }),
         }
     }
@@ -108,6 +115,8 @@ pub(crate) struct Input {
     unknown_labels: Vec<u32>,
     text: Option<TextPipeline>,
     names: Option<LabelNames>,
+    /// What was understood of a file of text.
+    understood: Vec<String>,
 }
 
 /// What examples must fit: a model, or the training examples.
@@ -155,15 +164,32 @@ impl Input {
         (self.text.take(), self.names.take())
     }
 
+    /// How its texts became features, if they were texts.
+    pub(crate) fn pipeline(&self) -> Option<&TextPipeline> {
+        self.text.as_ref()
+    }
+
+    /// The name of a class, where classes have names.
+    pub(crate) fn class_name(&self, class: u32) -> Option<&str> {
+        let names = self.text.as_ref().map(|text| &text.names).or(self.names.as_ref());
+        names.and_then(|names| names.name(class))
+    }
+
+    /// What was understood of the file, a line each.
+    pub(crate) fn understood(&self) -> &[String] {
+        &self.understood
+    }
+
     fn new(dataset: data::Dataset, report: Report) -> Self {
         let source = Source::Parsed(dataset);
-        Self { source, unknown_labels: report.unseen_labels, text: None, names: None }
+        Self { source, unknown_labels: report.unseen_labels, text: None, names: None, understood: Vec::new() }
     }
 
     fn of_numbers(file: &Opened, options: &data::ReadOptions) -> anyhow::Result<Self> {
         let (source, report) = file.numbers(options)?;
         tell(file.path(), &report);
-        Ok(Self { source, unknown_labels: Vec::new(), text: None, names: None })
+        let unknown_labels = Vec::new();
+        Ok(Self { source, unknown_labels, text: None, names: None, understood: Vec::new() })
     }
 }
 
@@ -173,9 +199,17 @@ pub(crate) fn for_training(
     options: &TextOptions,
     read: &ReadArguments,
 ) -> anyhow::Result<Input> {
-    let file = Opened::new(path)?;
+    training_examples(&Opened::new(path)?, path, options, read)
+}
+
+fn training_examples(
+    file: &Opened,
+    path: &Path,
+    options: &TextOptions,
+    read: &ReadArguments,
+) -> anyhow::Result<Input> {
     match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
-        Kind::Numbers => Input::of_numbers(&file, &read.of_numbers(None)),
+        Kind::Numbers => Input::of_numbers(file, &read.of_numbers(None)),
         Kind::Matrix => {
             let labels = read.labels_of_matrix(path)?;
             let (dataset, names, report) = text::dense_dataset(path, labels, &read.label_separator)?;
@@ -184,6 +218,8 @@ pub(crate) fn for_training(
         }
         Kind::Text => {
             let file = file.text(&read.of_text(true)?)?;
+            let understood = file.understanding()?;
+            understood.warnings.iter().for_each(|warning| inform!("{}: {warning}", path.display()));
             let TextDataset { dataset, vectoriser, names, report } = text::fit_dataset(&file, options)?;
             check_names(path, &names, &report)?;
             if dataset.num_features == 0 {
@@ -194,8 +230,23 @@ pub(crate) fn for_training(
                 )));
             }
             let text = Some(TextPipeline { vectoriser, names });
-            Ok(Input { text, ..Input::new(dataset, report) })
+            Ok(Input { text, understood: understood.lines, ..Input::new(dataset, report) })
         }
+    }
+}
+
+/// Texts as such, or examples of numbers.
+pub(crate) enum Content {
+    Text(text::TextFile),
+    Examples(Input),
+}
+
+/// Reads a file whose texts are not to become numbers.
+pub(crate) fn content(path: &Path, read: &ReadArguments) -> anyhow::Result<Content> {
+    let file = Opened::new(path)?;
+    match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
+        Kind::Text => Ok(Content::Text(file.text(&read.of_text(true)?)?)),
+        _ => Ok(Content::Examples(training_examples(&file, path, &TextOptions::default(), read)?)),
     }
 }
 

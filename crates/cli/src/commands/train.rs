@@ -14,6 +14,7 @@ use crate::signals;
 mod describe;
 mod run;
 mod settings;
+mod times;
 pub(crate) use settings::{SettingArguments, Settings};
 
 /// Trains a model from a file.
@@ -39,7 +40,8 @@ JSON lines or fastText's format, told from its content. Text is read twice: once
 to learn n-grams and labels, once to turn it into features. All may be compressed
 with gzip or zstd.
 
---test is only reported and never used to choose the model. --valid chooses: the
+--test is only reported, on a part of it while training and exactly at the end, and
+never used to choose the model. --valid chooses: the
 model that is saved is the one that was best on it.")]
 pub(crate) struct TrainArguments {
     /// The training examples; - is standard input
@@ -59,6 +61,9 @@ pub(crate) struct TrainArguments {
     /// Evaluate after so many steps instead
     #[arg(long, value_name = "N")]
     eval_iterations: Option<u64>,
+    /// Examples of --test that are looked at while training; all at the end. 0: always all
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    eval_examples: usize,
     /// Stop after so many evaluations on --valid without a better P@k (the smallest k)
     #[arg(long, value_name = "N", requires = "valid")]
     patience: Option<usize>,
@@ -68,6 +73,9 @@ pub(crate) struct TrainArguments {
     /// Go on with the model in --model; its settings hold where no flag is given
     #[arg(long, requires = "model")]
     resume: bool,
+    /// Replace the model that is in --model
+    #[arg(long, conflicts_with = "resume")]
+    overwrite: bool,
     /// Save without what --resume needs: a third of the size
     #[arg(long)]
     without_training_state: bool,

@@ -26,7 +26,9 @@ pub(crate) fn stream(
     let is_pipe = path == Path::new(STDIN) || !path.is_file();
     let head = if is_pipe { Vec::new() } else { kind::head(path).unwrap_or_default() };
     let target = Target::from(model);
-    match (read.kind_for(&target, || kind::kind_of(&head))?, target.text) {
+    // Nothing is known yet of what comes through a pipe.
+    let detect = || if head.is_empty() { Kind::Text } else { kind::kind_of(&head) };
+    match (read.kind_for(&target, detect)?, target.text) {
         (Kind::Text, Some(text)) => {
             let blocks = TextBlocks::open(path, read.of_text(false)?, &text.vectoriser)?;
             stream_text(path, blocks, use_block)

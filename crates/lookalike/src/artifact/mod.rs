@@ -245,6 +245,13 @@ pub fn load_checkpoint(directory: &Path) -> Result<Checkpoint, ModelError> {
     Ok(Checkpoint { model, state })
 }
 
+/// Whether a directory holds a model, of whatever version.
+pub fn is_model(directory: &Path) -> bool {
+    let header = std::fs::read(directory.join(CONFIG_FILE)).ok();
+    let header = header.and_then(|bytes| serde_json::from_slice::<Header>(&bytes).ok());
+    header.is_some_and(|header| header.format == FORMAT_NAME)
+}
+
 fn read_model(directory: &Path, config: &ConfigFile) -> Result<Model, ModelError> {
     for entry in config.files.iter().filter(|entry| entry.name != TRAINING_FILE) {
         directory::check(directory, entry)?;

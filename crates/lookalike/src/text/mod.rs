@@ -37,6 +37,7 @@ mod source;
 mod store;
 mod stream;
 mod tokens;
+mod understanding;
 mod vectoriser;
 
 pub use corpus::{Report, TextDataset, fit_dataset, transform_dataset};
@@ -47,4 +48,5 @@ pub use options::{Sizes, TextOptions};
 pub use pipeline::TextPipeline;
 pub use records::{Column, Format, ReadOptions, Record, TextFile};
 pub use stream::{TextBlock, TextBlocks};
+pub use understanding::Understanding;
 pub use vectoriser::{Feature, Scratch, Vectoriser};

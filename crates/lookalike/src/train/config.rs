@@ -86,6 +86,9 @@ pub struct TrainConfig {
 /// without being asked for.
 const SPARSE_ENTRIES_MAX: f64 = (1u64 << 27) as f64;
 
+/// Learning rates above this are worth a word.
+const LR_USUAL_MAX: f32 = 0.5;
+
 /// By default the tables may give so many times the budget …
 const RETRIEVE_TIMES: usize = 10;
 /// … but no more than so many (docs/notes/selection.md).
@@ -301,6 +304,18 @@ impl TrainConfig {
         let retrieve = sparse.map(|_| 0);
         let calibrate = true;
         (Self { epochs, batch, budget: Some(budget), retrieve, sparse, calibrate, ..Self::default() }, why)
+    }
+
+    /// Settings that may be meant so, and hardly ever do any good: a sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.lr > LR_USUAL_MAX {
+            warnings.push(format!(
+                "the learning rate is {}; above {LR_USUAL_MAX} weights jump and nothing is learnt (usual: 0.001 to 0.05)",
+                self.lr
+            ));
+        }
+        warnings
     }
 
     /// How many examples are held out from training at most.

@@ -245,7 +245,24 @@ impl Settings {
     fn to_table(&self) -> anyhow::Result<toml::Table> {
         let mut table = toml::Table::try_from(&self.training)?;
         table.insert(TEXT.into(), toml::Value::try_from(&self.text)?);
+        table.iter_mut().for_each(|(_, value)| as_people_write(value));
         Ok(table)
+    }
+}
+
+/// Numbers of 32 bits as the shortest decimals that mean them: 0.01, not
+/// 0.009999999776482582.
+fn as_people_write(value: &mut toml::Value) {
+    match value {
+        toml::Value::Float(number) => {
+            let narrow = *number as f32;
+            if f64::from(narrow) == *number {
+                *number = narrow.to_string().parse().unwrap_or(*number);
+            }
+        }
+        toml::Value::Array(values) => values.iter_mut().for_each(as_people_write),
+        toml::Value::Table(table) => table.iter_mut().for_each(|(_, value)| as_people_write(value)),
+        _ => {}
     }
 }
 
