@@ -45,16 +45,18 @@ def training_settings(
     settings: Mapping[str, Any] | None,
     given: Mapping[str, Any],
     size: tuple[int, int, int, int] | None = None,
+    fitted: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Everything that decides what training does.
 
     Names may be written with `_` for `-`. What is `None` in `given` stays as it is.
     The preset `"auto"` needs the data's `size`: examples, classes, feature values, labels.
+    Settings of a `fitted` model stand in the preset's place.
 
     >>> training_settings(None, {"lr_schedule": "linear"}, {"epochs": 3, "batch": None})["lr-schedule"]
     'linear'
     """
-    base = json.loads(_native.training_settings(preset, size))
+    base = fitted or json.loads(_native.training_settings(preset, size))
     base = merged(base, _with_dashes(settings or {}))
     given = {name: value for name, value in given.items() if value is not None}
     _check(given)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lookalike import _features, _labels, _native
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from lookalike._native import Features, RunOptions
+    from lookalike._sklearn_types import BaseEstimator, ClassifierMixin
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin
 
 _ESTIMATOR_FILE = "estimator.json"
 _TRAINING_FILE = "training.safetensors"
@@ -31,7 +33,7 @@ _MATRIX_ELEMENTS_MAX = 1 << 31
 _NO_SETTINGS = ("random_state", "preset", "settings", "text", "threads", "verbose")
 
 
-class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class ExtremeClassifier(ClassifierMixin, BaseEstimator):
     """A softmax classifier for 10^4 to 10^8 classes, trained on CPUs.
 
     For each example only the classes that look alike are scored: its true labels
@@ -146,15 +148,16 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> ExtremeClassifier("lsh-label", hidden=64).settings_in_use()["hidden"]
         [64]
         """
-        if hasattr(self, "settings_"):
-            return self.settings_
-        return self._settings_for(None)
+        return self.settings_ if hasattr(self, "settings_") else self._settings_for(None)
 
     def _settings_for(self, size: tuple[int, int, int, int] | None) -> dict[str, Any]:
         parameters = self.get_params(deep=False)
         given = {name: value for name, value in parameters.items() if name not in _NO_SETTINGS}
+        given["seed"] = self.random_state
+        # A model that goes on has what the data decided when it was fitted.
+        fitted = getattr(self, "settings_", None)
         preset = "auto" if self.preset is None and size is not None else self.preset
-        return training_settings(preset, self.settings, {**given, "seed": self.random_state}, size)
+        return training_settings(preset, self.settings, given, size, fitted)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -225,8 +228,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         >>> model.predict([[0.0, 2.0]]).tolist()
         [3]
         """
-        known = self.settings_ if hasattr(self, "settings_") else self._settings_for(None)
-        settings = {**known, "lr-schedule": "constant"}
+        settings = {**self._settings_for(None), "lr-schedule": "constant"}
         if not self.__sklearn_is_fitted__():
             if classes is None and not _labels.is_matrix(_labels.as_array(y)):
                 raise ValueError("the first call of partial_fit needs classes: all labels there will be")

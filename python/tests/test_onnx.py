@@ -17,7 +17,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 def test_onnxruntime_agrees(generated, tmp_path, normalise, activation, hidden):
     train, test = generated
     settings = {"normalise": normalise, "activation": activation}
-    model = ExtremeClassifier("uniform", hidden=hidden, epochs=2, settings=settings).fit(train.X, train.Y)
+    model = ExtremeClassifier("uniform", preset="plain", hidden=hidden, epochs=2, settings=settings).fit(train.X, train.Y)
     expected = model.decision_function(test.X)
     ids, values = onnx.padded_rows(test.X)
     for inputs, feed in [("sparse", {"ids": ids, "values": values}), ("dense", {"x": test.X.toarray()})]:
@@ -29,7 +29,7 @@ def test_onnxruntime_agrees(generated, tmp_path, normalise, activation, hidden):
 
 def test_the_best_classes_are_those_of_predict(generated, tmp_path):
     train, test = generated
-    model = ExtremeClassifier("uniform", hidden=24, epochs=2).fit(train.X, train.Y)
+    model = ExtremeClassifier("uniform", preset="plain", hidden=24, epochs=2).fit(train.X, train.Y)
     onnx.export(model, tmp_path / "model.onnx", k=5)
     ids, values = onnx.padded_rows(test.X)
     session = onnxruntime.InferenceSession(str(tmp_path / "model.onnx"))
@@ -41,14 +41,14 @@ def test_the_best_classes_are_those_of_predict(generated, tmp_path):
 
 def test_an_unknown_kind_of_input_is_refused(generated, tmp_path):
     train, _ = generated
-    model = ExtremeClassifier("uniform", hidden=8, epochs=1).fit(train.X, train.Y)
+    model = ExtremeClassifier("uniform", preset="plain", hidden=8, epochs=1).fit(train.X, train.Y)
     with pytest.raises(ValueError, match="sparse"):
         onnx.export(model, tmp_path / "model.onnx", inputs="csr")
 
 
 def test_sparse_weights_are_refused_with_what_to_do(generated, tmp_path):
     train, _ = generated
-    model = ExtremeClassifier("full", hidden=24, epochs=1, sparse=True).fit(train.X, train.Y)
+    model = ExtremeClassifier("full", preset="plain", hidden=24, epochs=1, sparse=True).fit(train.X, train.Y)
     with pytest.raises(NotImplementedError, match="train with sparse=False"):
         onnx.export(model, tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()

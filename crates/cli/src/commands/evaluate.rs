@@ -1,16 +1,20 @@
 //! `lookalike evaluate`
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lookalike::artifact;
+use lookalike::data::write::atomically;
 use lookalike::metrics::{MetricOptions, Reliability};
 use lookalike::predict::{Evaluation, Predictor};
 
 use super::MachineArguments;
 use super::search::SearchArguments;
 use crate::input::{self, ReadArguments};
+use crate::output::inform;
+
+mod page;
 
 /// Measures a model on a file: exact, over all classes.
 #[derive(Args)]
@@ -18,6 +22,7 @@ use crate::input::{self, ReadArguments};
   lookalike evaluate model test.txt
   lookalike evaluate model test.txt --k 1,3,5 --json
   lookalike evaluate model names.tsv
+  lookalike evaluate model test.txt --page report.html
 
 A label that the model does not know can't be predicted, but counts among the true
 labels of its example; how many there are is printed.
@@ -34,6 +39,9 @@ pub(crate) struct EvaluateArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Also write a page with a reliability chart: are probabilities true?
+    #[arg(long, value_name = "FILE.html")]
+    page: Option<PathBuf>,
     #[command(flatten)]
     search: SearchArguments,
     #[command(flatten)]
@@ -79,6 +87,12 @@ pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
         let options = arguments.metrics.options();
         let search = arguments.search.search();
         let evaluation = Predictor::new(&model, cpu).evaluate(&test.view(), &unknown, &options, search)?;
+        if let Some(file) = &arguments.page {
+            let name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).display().to_string();
+            let page = page::page(&evaluation, &name(&arguments.model), &name(&arguments.test));
+            atomically(file, |out| out.write_all(page.to_html().as_bytes()))?;
+            inform!("wrote {}", file.display());
+        }
         print(&evaluation, test.unknown_labels_total(), arguments.json)
     })?
 }
