@@ -18,6 +18,7 @@ struct FrontPage;
 pub mod artifact;
 pub mod collective;
 pub mod data;
+mod disk;
 pub mod experiment;
 pub mod hashing;
 pub mod loss;

@@ -367,7 +367,7 @@ impl Outputs {
     fn write_with(
         &self,
         file: usize,
-        fill: impl FnOnce(&mut std::io::BufWriter<&std::fs::File>) -> std::io::Result<()>,
+        fill: impl FnOnce(&mut std::io::BufWriter<lookalike::data::write::Writer<'_>>) -> std::io::Result<()>,
     ) -> Result<()> {
         self.make_folder()?;
         atomically(&self.files[file], fill)?;

@@ -17,8 +17,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::snapshot::Snapshot;
 use super::{CONFIG_FILE, FORMAT_NAME, FileEntry, ModelError};
 use crate::data::write::{follow_links, make_like, or_here, probe_nearest};
+use crate::disk;
 use aside::Aside;
 
 /// Whether a model can be saved to `directory`, found out without changing
@@ -33,40 +35,54 @@ pub fn check_destination(directory: &Path) -> Result<(), ModelError> {
     probe_nearest(&destination.parent).map_err(ModelError::io(&path))
 }
 
-/// Calls `write` with an empty folder, then puts that folder in the place of
-/// `directory`. What is there must be a model of ours or an empty folder; its
-/// mode stays, and so do files in it that are not ours. If anything fails it is
-/// left as it was.
-pub fn replace_directory(
-    directory: &Path,
-    write: impl FnOnce(&Path) -> Result<(), ModelError>,
-) -> Result<(), ModelError> {
-    let destination = Destination::of(directory)?;
-    fs::create_dir_all(&destination.parent).map_err(ModelError::io(&destination.parent))?;
-    aside::put_right(&destination);
-    let old = destination.old()?;
-    let aside = Aside::new(&destination)?;
-    write(&aside.writing())?;
-    settle(&aside, old.as_ref(), &destination.path())?;
-    aside.put_in_place(old.is_some())
+/// A directory that is being written, beside the one it replaces. What is there must
+/// be a model of ours or an empty folder; its mode stays, and so do files in it that
+/// are not ours. If anything fails it is left as it was.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    aside: Aside,
+    old: Option<Metadata>,
 }
 
-/// Puts a model in its place that a dying process left beside it, if there is one.
-pub(super) fn restore(directory: &Path) {
-    if let Ok(destination) = Destination::of(directory) {
+impl Replacement {
+    pub(super) fn begin(directory: &Path) -> Result<Self, ModelError> {
+        let destination = Destination::of(directory)?;
+        fs::create_dir_all(&destination.parent).map_err(ModelError::io(&destination.parent))?;
         aside::put_right(&destination);
+        let old = destination.old()?;
+        Ok(Self { aside: Aside::new(destination)?, old })
     }
+
+    /// The folder to write to.
+    pub(super) fn folder(&self) -> PathBuf {
+        self.aside.writing()
+    }
+
+    /// Waits until all is on the disk, and puts it in place.
+    pub(super) fn finish(self) -> Result<(), ModelError> {
+        let Self { aside, old } = self;
+        settle(&aside, old.as_ref())?;
+        aside.put_in_place(old.is_some())
+    }
+}
+
+/// Puts a model in its place that a dying process left beside it. False if none is
+/// there then, nor on its way by a living one.
+pub(super) fn restore(directory: &Path) -> bool {
+    let Ok(destination) = Destination::of(directory) else { return false };
+    aside::put_right(&destination);
+    destination.path().exists() || aside::is_on_its_way(&destination)
 }
 
 /// Where a directory goes: links are followed, so that a link stays one.
 #[derive(Debug)]
-struct Destination {
-    parent: PathBuf,
+pub(super) struct Destination {
+    pub(super) parent: PathBuf,
     name: OsString,
 }
 
 impl Destination {
-    fn of(directory: &Path) -> Result<Self, ModelError> {
+    pub(super) fn of(directory: &Path) -> Result<Self, ModelError> {
         let real = follow_links(directory).map_err(ModelError::io(directory))?;
         match (real.parent(), real.file_name()) {
             (Some(parent), Some(name)) => Ok(Self { parent: or_here(parent).into(), name: name.into() }),
@@ -77,6 +93,13 @@ impl Destination {
     fn path(&self) -> PathBuf {
         // Messages name it as the user did.
         if self.parent == Path::new(".") { (&self.name).into() } else { self.parent.join(&self.name) }
+    }
+
+    /// A name beside it that begins so.
+    pub(super) fn beside(&self, prefix: &str) -> PathBuf {
+        let mut name = OsString::from(prefix);
+        name.push(&self.name);
+        self.parent.join(name)
     }
 
     /// What is there, if it may be replaced.
@@ -139,14 +162,14 @@ fn files_of_model(directory: &Path) -> Option<Vec<PathBuf>> {
 }
 
 /// Whether a name in `config.json` leads out of the directory.
-fn escapes(name: &str) -> bool {
+pub(super) fn escapes(name: &str) -> bool {
     Path::new(name).file_name() != Some(name.as_ref())
 }
 
 /// Gives new files the mode and owner of those they replace, or else what the
 /// user's files have, and waits until all is on the disk.
-fn settle(aside: &Aside, old: Option<&Metadata>, directory: &Path) -> Result<(), ModelError> {
-    let (folder, usual) = (aside.writing(), aside.usual_file());
+fn settle(aside: &Aside, old: Option<&Metadata>) -> Result<(), ModelError> {
+    let (folder, usual, directory) = (aside.writing(), aside.usual_file(), aside.destination().path());
     for entry in fs::read_dir(&folder).map_err(ModelError::io(&folder))? {
         let path = entry.map_err(ModelError::io(&folder))?.path();
         let replaced = path.file_name().and_then(|name| fs::metadata(directory.join(name)).ok());
@@ -154,23 +177,12 @@ fn settle(aside: &Aside, old: Option<&Metadata>, directory: &Path) -> Result<(),
             make_like(like, &path);
         }
         let file = fs::File::open(&path).map_err(ModelError::io(&path))?;
-        file.sync_all().map_err(ModelError::io(&path))?;
+        disk::sync(&file, &path).map_err(ModelError::io(&path))?;
     }
     if let Some(old) = old {
         make_like(old, &folder);
     }
-    sync_folder(&folder);
-    Ok(())
-}
-
-/// Makes names durable. Not every system can; the files themselves are safe.
-fn sync_folder(folder: &Path) {
-    let _ = fs::File::open(folder).and_then(|folder| folder.sync_all());
-}
-
-/// Writes a file.
-pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
-    fs::write(path, bytes).map_err(ModelError::io(path))
+    disk::sync_folder(&folder).map_err(ModelError::io(&folder))
 }
 
 /// Length and checksum of every file in a folder, by name.
@@ -179,16 +191,23 @@ pub(super) fn checksums(folder: &Path) -> Result<Vec<FileEntry>, ModelError> {
     for entry in fs::read_dir(folder).map_err(ModelError::io(folder))? {
         let path = entry.map_err(ModelError::io(folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        entries.push(measure(&path, name)?);
+        let file = fs::File::open(&path).map_err(ModelError::io(&path))?;
+        entries.push(measure(&file, name).map_err(ModelError::io(&path))?);
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(entries)
 }
 
 /// Compares a file with its entry.
-pub(super) fn check(folder: &Path, expected: &FileEntry) -> Result<(), ModelError> {
-    let path = folder.join(&expected.name);
-    let found = if escapes(&expected.name) { None } else { Some(measure(&path, expected.name.clone())?) };
+pub(super) fn check(snapshot: &Snapshot, expected: &FileEntry) -> Result<(), ModelError> {
+    let path = snapshot.path(&expected.name);
+    let found = match escapes(&expected.name) {
+        true => None,
+        false => {
+            let file = snapshot.file(&expected.name)?;
+            Some(measure(file, expected.name.clone()).map_err(ModelError::io(&path))?)
+        }
+    };
     if found.as_ref() == Some(expected) {
         return Ok(());
     }
@@ -200,17 +219,16 @@ pub(super) fn check(folder: &Path, expected: &FileEntry) -> Result<(), ModelErro
     })
 }
 
-fn measure(path: &Path, name: String) -> Result<FileEntry, ModelError> {
-    let mut file = fs::File::open(path).map_err(ModelError::io(path))?;
+fn measure(file: &fs::File, name: String) -> std::io::Result<FileEntry> {
+    let bytes = file.metadata()?.len();
     let mut hasher = crc32fast::Hasher::new();
     let mut buffer = vec![0; 1 << 20];
-    let mut bytes = 0;
-    loop {
-        let n = file.read(&mut buffer).map_err(ModelError::io(path))?;
-        if n == 0 {
-            return Ok(FileEntry { name, bytes, crc32: hasher.finalize() });
-        }
-        hasher.update(&buffer[..n]);
-        bytes += n as u64;
+    let mut place = 0;
+    while place < bytes {
+        let part = &mut buffer[..(bytes - place).min(1 << 20) as usize];
+        disk::read_at(file, part, place)?;
+        hasher.update(part);
+        place += part.len() as u64;
     }
+    Ok(FileEntry { name, bytes, crc32: hasher.finalize() })
 }

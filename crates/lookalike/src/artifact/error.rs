@@ -25,6 +25,14 @@ pub enum ModelError {
         /// The directory.
         directory: PathBuf,
     },
+    /// Another process trains into it.
+    #[error("{} is being trained into by {holder}: wait until it ends, or choose another directory", directory.display())]
+    InUse {
+        /// The directory.
+        directory: PathBuf,
+        /// Who it is.
+        holder: String,
+    },
     /// No place for a directory.
     #[error("{}: no model can be saved there ({why}): choose another --model", directory.display())]
     Unsuitable {

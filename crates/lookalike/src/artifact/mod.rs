@@ -18,28 +18,40 @@
 mod directory;
 mod error;
 mod keeper;
+mod lock;
+mod snapshot;
+mod tensor_file;
 mod tensors;
+#[cfg(test)]
+mod tests;
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-pub use directory::{check_destination, replace_directory};
+pub use directory::check_destination;
 pub use error::ModelError;
 pub use keeper::DirectoryKeeper;
+pub use lock::DirectoryLock;
 
 use crate::data::DataFingerprint;
+use crate::disk;
 use crate::model::{
     Calibration, ClassFrequencies, Model, Neighbours, NetworkConfig, SparsePart, SparseStart,
 };
 use crate::text::{LabelNames, TextPipeline};
 use crate::train::{BestScore, Checkpoint, Progress, TrainConfig, TrainingRecord, TrainingState};
-use tensors::{TensorFile, read_neighbours, read_sparse, write_model, write_state};
+use directory::Replacement;
+use snapshot::Snapshot;
+use tensor_file::TensorFile;
+use tensors::{read_neighbours, read_sparse, write_model, write_state};
 
 /// The version of the format that this code writes; it reads this and earlier ones.
 pub const FORMAT_VERSION: u32 = 5;
 /// From here on the priors of classes are not in the output layer's bias any more.
 const PRIORS_APART_SINCE: u32 = 4;
+/// From here on `config.json` has a checksum of itself.
+const CHECKSUM_SINCE: u32 = 5;
 const FORMAT_NAME: &str = "lookalike model";
 const CONFIG_FILE: &str = "config.json";
 const MODEL_FILE: &str = "model.safetensors";
@@ -56,10 +68,13 @@ pub struct SavedModel {
 
 /// What `config.json` holds.
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct ConfigFile {
     format: String,
     format_version: u32,
+    /// Of the whole file with zeroes in its place, since version 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checksum: Option<String>,
     network: NetworkConfig,
     training: TrainConfig,
     progress: Progress,
@@ -87,7 +102,7 @@ struct ConfigFile {
 
 /// What of the training state is no tensor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct StateHeader {
     data: Option<DataFingerprint>,
     /// Examples held out from training, if they were chosen.
@@ -97,6 +112,7 @@ struct StateHeader {
 
 /// What of the sparse part is no tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct SparseHeader {
     entries: usize,
     blend: f32,
@@ -108,6 +124,7 @@ struct SparseHeader {
 
 /// What of the kept training examples is no tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct NeighboursHeader {
     examples: usize,
     /// Features of all examples.
@@ -141,6 +158,8 @@ struct EarlyProgress {
 struct Header {
     format: String,
     format_version: u32,
+    #[serde(default)]
+    checksum: Option<String>,
 }
 
 /// Writes a model to `directory`, replacing a model that is there.
@@ -156,10 +175,28 @@ pub fn save_checkpoint(directory: &Path, model: &Model, state: &TrainingState) -
 fn save(
     directory: &Path,
     model: &Model,
-    (training, progress): (&TrainConfig, Progress),
+    record: (&TrainConfig, Progress),
     state: Option<&TrainingState>,
 ) -> Result<(), ModelError> {
-    replace_directory(directory, |folder| {
+    Unfinished::write(directory, model, record, state)?.finish()
+}
+
+/// A model that is written and not yet in its place.
+struct Unfinished {
+    replacement: Replacement,
+    config: ConfigFile,
+}
+
+impl Unfinished {
+    /// Writes all that needs the model: afterwards it may move on.
+    fn write(
+        directory: &Path,
+        model: &Model,
+        (training, progress): (&TrainConfig, Progress),
+        state: Option<&TrainingState>,
+    ) -> Result<Self, ModelError> {
+        let replacement = Replacement::begin(directory)?;
+        let folder = &replacement.folder();
         write_model(&folder.join(MODEL_FILE), model)?;
         if let Some(TrainingState { moments, held_out, .. }) = state {
             write_state(&folder.join(TRAINING_FILE), &model.network, moments, held_out.as_deref())?;
@@ -173,6 +210,7 @@ fn save(
         let config = ConfigFile {
             format: FORMAT_NAME.into(),
             format_version: FORMAT_VERSION,
+            checksum: Some(NO_CHECKSUM.into()),
             network: model.network.config.clone(),
             training: training.clone(),
             progress,
@@ -183,11 +221,33 @@ fn save(
             neighbours: model.neighbours.as_ref().map(NeighboursHeader::of),
             calibration: model.calibration.clone(),
             state: state.map(StateHeader::of),
-            files: directory::checksums(folder)?,
+            files: Vec::new(),
         };
-        let text = serde_json::to_string_pretty(&config).map_err(ModelError::encode)?;
-        directory::write_file(&folder.join(CONFIG_FILE), text.as_bytes())
-    })
+        Ok(Self { replacement, config })
+    }
+
+    /// Sums up what was written, waits until it is on the disk, and puts it in place.
+    fn finish(mut self) -> Result<(), ModelError> {
+        let folder = self.replacement.folder();
+        self.config.files = directory::checksums(&folder)?;
+        let text = serde_json::to_string_pretty(&self.config).map_err(ModelError::encode)?;
+        let path = folder.join(CONFIG_FILE);
+        disk::write(&path, with_checksum(text).as_bytes()).map_err(ModelError::io(&path))?;
+        self.replacement.finish()
+    }
+}
+
+/// What stands for the checksum of `config.json` while it is taken.
+const NO_CHECKSUM: &str = "00000000";
+
+/// Puts the checksum of a text into it, where zeroes stand for it.
+fn with_checksum(text: String) -> String {
+    let checksum = format!("{:08x}", crc32fast::hash(text.as_bytes()));
+    text.replacen(&checksum_entry(NO_CHECKSUM), &checksum_entry(&checksum), 1)
+}
+
+fn checksum_entry(checksum: &str) -> String {
+    format!("\"checksum\": \"{checksum}\"")
 }
 
 impl SparseHeader {
@@ -216,21 +276,22 @@ impl StateHeader {
 
 /// Reads and checks the model in `directory`.
 pub fn load(directory: &Path) -> Result<SavedModel, ModelError> {
-    let config = read_config(directory)?;
-    let model = read_model(directory, &config)?;
+    let snapshot = &Snapshot::open(directory)?;
+    let config = read_config(snapshot)?;
+    let model = read_model(snapshot, &config)?;
     Ok(SavedModel { model, record: TrainingRecord { config: config.training, progress: config.progress } })
 }
 
 /// Reads and checks a model with all that training needs to go on.
 pub fn load_checkpoint(directory: &Path) -> Result<Checkpoint, ModelError> {
-    let config = read_config(directory)?;
+    let snapshot = &Snapshot::open(directory)?;
+    let config = read_config(snapshot)?;
     let Some(entry) = config.files.iter().find(|entry| entry.name == TRAINING_FILE) else {
         return Err(ModelError::NoTrainingState { directory: directory.into() });
     };
-    directory::check(directory, entry)?;
-    let model = read_model(directory, &config)?;
-    let path = directory.join(TRAINING_FILE);
-    let file = TensorFile::open(&path)?;
+    directory::check(snapshot, entry)?;
+    let model = read_model(snapshot, &config)?;
+    let file = TensorFile::open(snapshot, TRAINING_FILE)?;
     let header =
         config.state.unwrap_or(StateHeader { data: None, held_out: None, best: BestScore::default() });
     let state = TrainingState {
@@ -241,7 +302,7 @@ pub fn load_checkpoint(directory: &Path) -> Result<Checkpoint, ModelError> {
         data: header.data,
         best: header.best,
     };
-    check_state(&path, &state)?;
+    check_state(file.path(), &state)?;
     Ok(Checkpoint { model, state })
 }
 
@@ -252,13 +313,12 @@ pub fn is_model(directory: &Path) -> bool {
     header.is_some_and(|header| header.format == FORMAT_NAME)
 }
 
-fn read_model(directory: &Path, config: &ConfigFile) -> Result<Model, ModelError> {
+fn read_model(snapshot: &Snapshot, config: &ConfigFile) -> Result<Model, ModelError> {
     for entry in config.files.iter().filter(|entry| entry.name != TRAINING_FILE) {
-        directory::check(directory, entry)?;
+        directory::check(snapshot, entry)?;
     }
-    check_shape(directory, &config.network)?;
-    let path = directory.join(MODEL_FILE);
-    let file = TensorFile::open(&path)?;
+    check_shape(snapshot, &config.network)?;
+    let file = TensorFile::open(snapshot, MODEL_FILE)?;
     let network = file.read_network(&config.network)?;
     let frequencies = ClassFrequencies {
         examples_of_class: file.read_class_counts(config.network.num_classes)?,
@@ -269,8 +329,9 @@ fn read_model(directory: &Path, config: &ConfigFile) -> Result<Model, ModelError
         config.sparse.map(|header| read_sparse(&file, header, &config.network, counts)).transpose()?;
     let neighbours =
         config.neighbours.map(|header| read_neighbours(&file, header, &config.network)).transpose()?;
-    let text = if config.text { Some(TextPipeline::load(directory)?) } else { None };
-    let names = if config.names { Some(LabelNames::load(directory)?) } else { None };
+    let (directory, read) = (snapshot.directory(), |path: &Path| snapshot.read(path));
+    let text = config.text.then(|| TextPipeline::load_by(directory, &read)).transpose()?;
+    let names = config.names.then(|| LabelNames::load_by(directory, &read)).transpose()?;
     let calibration = config.calibration.clone();
     let mut model = Model { network, sparse, neighbours, frequencies, calibration, text, names };
     if config.format_version < PRIORS_APART_SINCE {
@@ -305,36 +366,42 @@ fn check_state(path: &Path, state: &TrainingState) -> Result<(), ModelError> {
     Err(ModelError::Damaged { path: path.into(), expected, found: "others".into() })
 }
 
-fn read_config(directory: &Path) -> Result<ConfigFile, ModelError> {
-    let path = directory.join(CONFIG_FILE);
-    if !directory.exists() {
-        directory::restore(directory);
-    }
-    let bytes = std::fs::read(&path).map_err(|source| {
-        if source.kind() == std::io::ErrorKind::NotFound {
-            ModelError::NotAModel { directory: directory.into() }
-        } else {
-            ModelError::Io { path: path.clone(), source }
-        }
-    })?;
+fn read_config(snapshot: &Snapshot) -> Result<ConfigFile, ModelError> {
+    let (path, bytes) = (snapshot.path(CONFIG_FILE), snapshot.config());
     let bad = |source| ModelError::Config { path: path.clone(), source };
-    let header: Header = serde_json::from_slice(&bytes).map_err(bad)?;
+    let header: Header = serde_json::from_slice(bytes).map_err(bad)?;
+    let directory = snapshot.directory();
     if header.format != FORMAT_NAME {
         return Err(ModelError::NotAModel { directory: directory.into() });
     }
     if header.format_version > FORMAT_VERSION {
-        return Err(ModelError::Newer {
-            directory: directory.into(),
-            found: header.format_version,
-            newest: FORMAT_VERSION,
-        });
+        let (found, newest) = (header.format_version, FORMAT_VERSION);
+        return Err(ModelError::Newer { directory: directory.into(), found, newest });
     }
-    let mut config: ConfigFile = serde_json::from_slice(&bytes).map_err(bad)?;
+    check_config(&path, bytes, &header)?;
+    let mut config: ConfigFile = serde_json::from_slice(bytes).map_err(bad)?;
     if header.format_version < PRIORS_APART_SINCE {
-        let early: EarlyConfig = serde_json::from_slice(&bytes).map_err(bad)?;
+        let early: EarlyConfig = serde_json::from_slice(bytes).map_err(bad)?;
         config.examples = early.progress.examples;
     }
     Ok(config)
+}
+
+/// A file that has a checksum must agree with it, whatever version it claims to be.
+fn check_config(path: &Path, bytes: &[u8], header: &Header) -> Result<(), ModelError> {
+    let checksum = header.checksum.as_deref();
+    if checksum.is_none() && header.format_version < CHECKSUM_SINCE {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(bytes);
+    let summed = checksum.map(|found| text.replacen(&checksum_entry(found), &checksum_entry(NO_CHECKSUM), 1));
+    let expected = format!("{:08x}", crc32fast::hash(summed.as_deref().unwrap_or_default().as_bytes()));
+    if checksum == Some(expected.as_str()) {
+        return Ok(());
+    }
+    let found = checksum.map_or("none".into(), |checksum| format!("{checksum:?}"));
+    let expected = format!("the checksum {expected:?} of its content");
+    Err(ModelError::Damaged { path: path.into(), expected, found })
 }
 
 /// Each part may be whole and still be another model's.
@@ -354,11 +421,11 @@ fn check_names(directory: &Path, model: &Model) -> Result<(), ModelError> {
 }
 
 /// A configuration from outside must not make us reserve absurd memory.
-fn check_shape(directory: &Path, config: &NetworkConfig) -> Result<(), ModelError> {
+fn check_shape(snapshot: &Snapshot, config: &NetworkConfig) -> Result<(), ModelError> {
     let widths_fit = !config.hidden.is_empty() && config.hidden.iter().all(|&w| w > 0 && w <= 1 << 20);
     let ids_fit = config.num_features <= u32::MAX as usize && config.num_classes <= u32::MAX as usize;
     // No more numbers than the weights' file can hold.
-    let bytes = std::fs::metadata(directory.join(MODEL_FILE)).map_or(0, |m| m.len());
+    let bytes = snapshot.file(MODEL_FILE)?.metadata().map_or(0, |found| found.len());
     let first = config.hidden.first().copied().unwrap_or(0) as u64;
     let last = config.hidden.last().copied().unwrap_or(0) as u64;
     let numbers = (config.num_features as u64)
@@ -371,7 +438,7 @@ fn check_shape(directory: &Path, config: &NetworkConfig) -> Result<(), ModelErro
         return Ok(());
     }
     Err(ModelError::Shape {
-        path: directory.join(CONFIG_FILE),
+        path: snapshot.path(CONFIG_FILE),
         what: "network".into(),
         expected: format!("a network whose weights fit into {MODEL_FILE} ({bytes} bytes)"),
         found: format!(

@@ -4,63 +4,26 @@
 //! safetensors can use them: `input.weight` is features × hidden,
 //! `hidden.N.weight` inputs × outputs, `output.weight` classes × hidden.
 
-use std::borrow::Cow;
 use std::path::Path;
 
-use lookalike_mapped::{Buffer, MappedFile};
-use safetensors::tensor::{Dtype, SafeTensors, View};
-
+use super::tensor_file::{Tensor, TensorFile, matrix, numbers, vector, write};
 use super::{ModelError, NeighboursHeader, SparseHeader};
-use crate::model::{
-    Model, Neighbours, Network, NetworkConfig, Numbers, Rows, SparsePart, Storage, with_numbers,
-};
+use crate::model::{Model, Neighbours, Network, NetworkConfig, Rows, SparsePart};
 use crate::optim::{HiddenMoments, NetworkMoments, RowMoments, ScalarMoments};
-
-/// A matrix whose rows may be padded, or a vector (rows of one number).
-struct Tensor<'a> {
-    name: String,
-    shape: Vec<usize>,
-    dtype: Dtype,
-    bytes: &'a [u8],
-    row_bytes: usize,
-    stride_bytes: usize,
-}
-
-impl View for &Tensor<'_> {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        if self.row_bytes == self.stride_bytes {
-            return Cow::Borrowed(self.bytes);
-        }
-        let rows = self.bytes.chunks_exact(self.stride_bytes);
-        Cow::Owned(rows.flat_map(|row| &row[..self.row_bytes]).copied().collect())
-    }
-
-    fn data_len(&self) -> usize {
-        self.shape.iter().product::<usize>() * (self.dtype.bitsize() / 8)
-    }
-}
 
 /// Writes all that a model predicts with.
 pub(super) fn write_model(path: &Path, model: &Model) -> Result<(), ModelError> {
+    let (sparse, neighbours) = (model.sparse.as_ref(), model.neighbours.as_ref());
+    let lengths = sparse.map_or(vec![], SparsePart::lengths);
+    let example_lengths = neighbours.map_or(vec![], Neighbours::lengths);
+    let class_lengths = neighbours.map_or(vec![], Neighbours::class_lengths);
     let mut tensors = weights_of(&model.network);
     tensors.push(vector(CLASS_COUNTS, &model.frequencies.examples_of_class));
-    let lengths = model.sparse.as_ref().map_or(vec![], SparsePart::lengths);
-    if let Some(sparse) = &model.sparse {
+    if let Some(sparse) = sparse {
         tensors.push(vector(SPARSE[0], &lengths));
         tensors.push(vector(SPARSE[1], &sparse.features));
         tensors.push(vector(SPARSE[2], sparse.weights()));
     }
-    let neighbours = model.neighbours.as_ref();
-    let example_lengths = neighbours.map_or(vec![], Neighbours::lengths);
-    let class_lengths = neighbours.map_or(vec![], Neighbours::class_lengths);
     if let Some(neighbours) = neighbours {
         let (features, values) = neighbours.entries();
         tensors.push(vector(NEIGHBOURS[0], &example_lengths));
@@ -69,7 +32,7 @@ pub(super) fn write_model(path: &Path, model: &Model) -> Result<(), ModelError> 
         tensors.push(vector(NEIGHBOURS[3], &class_lengths));
         tensors.push(vector(NEIGHBOURS[4], neighbours.members()));
     }
-    write(path, &tensors)
+    write(path, tensors)
 }
 
 /// Writes what training needs besides and is large: moments and held-out examples.
@@ -81,29 +44,10 @@ pub(super) fn write_state(
 ) -> Result<(), ModelError> {
     let mut tensors = moments_of(network, moments);
     tensors.extend(held_out.map(|held_out| vector(HELD_OUT, held_out)));
-    write(path, &tensors)
+    write(path, tensors)
 }
 
-fn write(path: &Path, tensors: &[Tensor<'_>]) -> Result<(), ModelError> {
-    let views = tensors.iter().map(|tensor| (tensor.name.as_str(), tensor));
-    safetensors::serialize_to_file(views, None, path).map_err(|e| bad_file(path, e))
-}
-
-/// A file of tensors, mapped.
-pub(super) struct TensorFile<'a> {
-    path: &'a Path,
-    map: MappedFile,
-}
-
-impl<'a> TensorFile<'a> {
-    pub(super) fn open(path: &'a Path) -> Result<Self, ModelError> {
-        Ok(Self { path, map: MappedFile::open(path).map_err(ModelError::io(path))? })
-    }
-
-    fn tensors(&self) -> Result<SafeTensors<'_>, ModelError> {
-        SafeTensors::deserialize(self.map.bytes()).map_err(|e| bad_file(self.path, e))
-    }
-
+impl TensorFile<'_> {
     /// A network of this shape.
     pub(super) fn read_network(&self, config: &NetworkConfig) -> Result<Network, ModelError> {
         let mut network = Network::zeroed(config.clone());
@@ -173,61 +117,7 @@ impl<'a> TensorFile<'a> {
             last: self.read_vector(&format!("{name}.last"), len)?,
         })
     }
-
-    fn read_numbers(&self, name: &str, storage: Storage, shape: Shape) -> Result<Numbers, ModelError> {
-        Ok(match storage {
-            Storage::F32 => Numbers::F32(self.read_matrix(name, shape)?),
-            Storage::Bf16 => Numbers::Bf16(self.read_matrix(name, shape)?),
-        })
-    }
-
-    fn read_matrix<T: Number>(
-        &self,
-        name: &str,
-        (rows, dim, stride): Shape,
-    ) -> Result<Buffer<T>, ModelError> {
-        let file = self.tensors()?;
-        let found = self.find::<T>(&file, name, &[rows, dim])?;
-        let mut buffer = Buffer::<T>::zeroed(rows * stride);
-        if rows * dim > 0 {
-            let (row_bytes, bytes) = (dim * size_of::<T>(), bytemuck::cast_slice_mut::<T, u8>(&mut buffer));
-            let slots = bytes.chunks_exact_mut(stride * size_of::<T>());
-            for (slot, row) in slots.zip(found.chunks_exact(row_bytes)) {
-                slot[..row_bytes].copy_from_slice(row);
-            }
-        }
-        Ok(buffer)
-    }
-
-    fn read_vector<T: Number>(&self, name: &str, len: usize) -> Result<Vec<T>, ModelError> {
-        let file = self.tensors()?;
-        let found = self.find::<T>(&file, name, &[len])?;
-        // The file is aligned to 8 bytes only by custom; a copy does not mind.
-        Ok(found.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned).collect())
-    }
-
-    /// The bytes of a tensor of this type and shape.
-    fn find<'t, T: Number>(
-        &self,
-        file: &SafeTensors<'t>,
-        name: &str,
-        shape: &[usize],
-    ) -> Result<&'t [u8], ModelError> {
-        let found = file.tensor(name).map_err(|e| bad_file(self.path, e))?;
-        if found.shape() != shape || found.dtype() != T::DTYPE {
-            return Err(ModelError::Shape {
-                path: self.path.into(),
-                what: name.into(),
-                expected: format!("{:?} {shape:?}", T::DTYPE),
-                found: format!("{:?} {:?}", found.dtype(), found.shape()),
-            });
-        }
-        Ok(found.data())
-    }
 }
-
-/// Rows, numbers in a row, and the distance between rows in memory.
-type Shape = (usize, usize, usize);
 
 /// How many training examples each class had.
 const CLASS_COUNTS: &str = "class_counts";
@@ -244,7 +134,7 @@ pub(super) fn read_sparse(
     network: &NetworkConfig,
     class_counts: &[u32],
 ) -> Result<SparsePart, ModelError> {
-    let path = file.path;
+    let path = file.path();
     let lengths: Vec<u32> = file.read_vector(SPARSE[0], network.num_classes)?;
     let features: Vec<u32> = file.read_vector(SPARSE[1], header.entries)?;
     let weights: Vec<f32> = file.read_vector(SPARSE[2], header.entries)?;
@@ -288,7 +178,7 @@ pub(super) fn read_neighbours(
     header: NeighboursHeader,
     network: &NetworkConfig,
 ) -> Result<Neighbours, ModelError> {
-    let path = file.path;
+    let path = file.path();
     let lengths: Vec<u32> = file.read_vector(NEIGHBOURS[0], header.examples)?;
     let features: Vec<u32> = file.read_vector(NEIGHBOURS[1], header.entries)?;
     let values = file.read_vector(NEIGHBOURS[2], header.entries)?;
@@ -324,26 +214,15 @@ fn check_sum(path: &Path, lengths: &[u32], expected: usize, what: &str) -> Resul
     Err(ModelError::Damaged { path: path.into(), expected, found: total.to_string() })
 }
 
-fn bad_file(path: &Path, error: safetensors::SafeTensorError) -> ModelError {
-    match error {
-        safetensors::SafeTensorError::IoError(source) => ModelError::io(path)(source),
-        error => ModelError::Damaged {
-            path: path.into(),
-            expected: "a safetensors file with this model's tensors".into(),
-            found: error.to_string(),
-        },
-    }
-}
-
 fn weights_of(network: &Network) -> Vec<Tensor<'_>> {
     let mut list =
         vec![vector("input.bias", &network.input_bias), vector("output.bias", &network.output.bias)];
     for (name, rows) in [("input", &network.input), ("output", &network.output)] {
-        list.push(numbers(format!("{name}.weight"), &rows.weights, (rows.len, rows.dim, rows.stride)));
+        list.push(numbers(&format!("{name}.weight"), &rows.weights, (rows.len, rows.dim, rows.stride)));
     }
     for (i, layer) in network.hidden.iter().enumerate() {
         let shape = (layer.inputs, layer.outputs, layer.stride);
-        list.push(matrix(format!("hidden.{i}.weight"), &layer.w[..], shape));
+        list.push(matrix(&format!("hidden.{i}.weight"), &layer.w[..], shape));
         list.push(vector(&format!("hidden.{i}.bias"), &layer.bias));
     }
     list
@@ -354,14 +233,14 @@ fn moments_of<'a>(network: &Network, moments: &'a NetworkMoments) -> Vec<Tensor<
     let layers = [("input", &network.input, &moments.input), ("output", &network.output, &moments.output)];
     for (name, rows, moments) in layers {
         let shape = (rows.len, rows.dim, rows.stride);
-        list.push(numbers(format!("{name}.weight.m"), &moments.m, shape));
-        list.push(numbers(format!("{name}.weight.v"), &moments.v, shape));
+        list.push(numbers(&format!("{name}.weight.m"), &moments.m, shape));
+        list.push(numbers(&format!("{name}.weight.v"), &moments.v, shape));
         list.push(vector(&format!("{name}.last"), &moments.last));
     }
     for (i, (layer, moments)) in network.hidden.iter().zip(&moments.hidden).enumerate() {
         let shape = (layer.inputs, layer.outputs, layer.stride);
-        list.push(matrix(format!("hidden.{i}.weight.m"), &moments.m[..], shape));
-        list.push(matrix(format!("hidden.{i}.weight.v"), &moments.v[..], shape));
+        list.push(matrix(&format!("hidden.{i}.weight.m"), &moments.m[..], shape));
+        list.push(matrix(&format!("hidden.{i}.weight.v"), &moments.v[..], shape));
         list.extend(scalar_moments_of(&format!("hidden.{i}.bias"), &moments.bias));
     }
     list.extend(scalar_moments_of("input.bias", &moments.input_bias));
@@ -375,36 +254,4 @@ fn scalar_moments_of<'a>(name: &str, moments: &'a ScalarMoments) -> [Tensor<'a>;
         vector(&format!("{name}.v"), &moments.v),
         vector(&format!("{name}.last"), &moments.last),
     ]
-}
-
-/// Number formats that tensors have.
-trait Number: bytemuck::Pod {
-    const DTYPE: Dtype;
-}
-impl Number for f32 {
-    const DTYPE: Dtype = Dtype::F32;
-}
-impl Number for half::bf16 {
-    const DTYPE: Dtype = Dtype::BF16;
-}
-impl Number for u32 {
-    const DTYPE: Dtype = Dtype::U32;
-}
-
-fn numbers(name: String, numbers: &Numbers, shape: Shape) -> Tensor<'_> {
-    with_numbers!(numbers, numbers => matrix(name, &numbers[..], shape))
-}
-
-fn vector<'a, T: Number>(name: &str, data: &'a [T]) -> Tensor<'a> {
-    let mut tensor = matrix(name.into(), data, (data.len(), 1, 1));
-    // A matrix of one column is a vector.
-    tensor.shape.truncate(1);
-    tensor
-}
-
-fn matrix<T: Number>(name: String, data: &[T], (rows, dim, stride): Shape) -> Tensor<'_> {
-    let size = size_of::<T>();
-    let (row_bytes, stride_bytes) = (dim * size, stride * size);
-    let (shape, bytes) = (vec![rows, dim], bytemuck::cast_slice(data));
-    Tensor { name, shape, dtype: T::DTYPE, bytes, row_bytes, stride_bytes }
 }

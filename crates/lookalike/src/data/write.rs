@@ -12,6 +12,8 @@ use std::path::Path;
 use rayon::prelude::*;
 
 use super::{DataError, Examples};
+pub use crate::disk::Writer;
+use crate::disk::{self, Operation};
 pub use destination::{check_file, check_folder};
 use destination::{folder_of, is_stream, unwritable};
 pub(crate) use destination::{follow_links, make_like, or_here, probe_nearest};
@@ -19,13 +21,16 @@ pub(crate) use destination::{follow_links, make_like, or_here, probe_nearest};
 /// Writes a file atomically; nothing is left behind if `fill` fails.
 pub fn atomically(
     path: &Path,
-    fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+    fill: impl FnOnce(&mut BufWriter<Writer<'_>>) -> io::Result<()>,
 ) -> Result<(), DataError> {
     let written = if is_stream(path) { directly(path, fill) } else { by_renaming(path, fill) };
     written.map_err(unwritable(path))
 }
 
-fn by_renaming(path: &Path, fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
+fn by_renaming(
+    path: &Path,
+    fill: impl FnOnce(&mut BufWriter<Writer<'_>>) -> io::Result<()>,
+) -> io::Result<()> {
     let path = &follow_links(path)?;
     let folder = folder_of(path);
     let mut builder = tempfile::Builder::new();
@@ -37,26 +42,25 @@ fn by_renaming(path: &Path, fill: impl FnOnce(&mut BufWriter<&File>) -> io::Resu
         use std::os::unix::fs::PermissionsExt;
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
+    disk::may(Operation::Create, path, 0)?;
     let temporary = builder.tempfile_in(folder)?;
-    let mut writer = BufWriter::with_capacity(1 << 20, temporary.as_file());
+    let mut writer = BufWriter::with_capacity(1 << 20, Writer::new(temporary.as_file(), path));
     fill(&mut writer).and_then(|()| writer.flush())?;
     drop(writer);
     if let Ok(old) = fs::metadata(path) {
         make_like(&old, temporary.path());
     }
-    temporary.as_file().sync_all()?;
+    disk::sync(temporary.as_file(), path)?;
+    disk::may(Operation::Rename, path, 0)?;
     temporary.persist(path).map_err(|e| e.error)?;
-    // The rename itself reaches the disk with the folder. Some file systems
-    // cannot sync a folder; the file is complete either way.
-    #[cfg(unix)]
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
+    // The rename itself reaches the disk with the folder.
+    disk::sync_folder(folder)
 }
 
-fn directly(path: &Path, fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>) -> io::Result<()> {
+fn directly(path: &Path, fill: impl FnOnce(&mut BufWriter<Writer<'_>>) -> io::Result<()>) -> io::Result<()> {
     // At the end, where standard output goes to a file.
     let file = File::options().append(true).open(path)?;
-    let mut writer = BufWriter::with_capacity(1 << 20, &file);
+    let mut writer = BufWriter::with_capacity(1 << 20, Writer::new(&file, path));
     fill(&mut writer)?;
     writer.flush()
 }

@@ -11,7 +11,9 @@ use std::path::Path;
 
 use super::TextError;
 use super::interner::{Interner, Keyed};
+use super::pipeline::ReadFile;
 use super::vectoriser::check_count;
+use crate::disk;
 
 const FILE: &str = "labels.txt";
 
@@ -87,7 +89,7 @@ impl LabelNames {
             content.push('\n');
         }
         let path = directory.join(FILE);
-        fs::write(&path, content).map_err(|e| TextError::io(path.to_string_lossy(), e))
+        disk::write(&path, content.as_bytes()).map_err(|e| TextError::io(path.to_string_lossy(), e))
     }
 
     /// Reads what [`Self::save`] wrote, and checks it.
@@ -95,8 +97,12 @@ impl LabelNames {
     /// Names in any order are accepted, so that a file written by hand, or from
     /// another data set's list of labels, serves as well; each name only once.
     pub fn load(directory: &Path) -> Result<Self, TextError> {
+        Self::load_by(directory, &|path| fs::read(path))
+    }
+
+    pub(crate) fn load_by(directory: &Path, read_file: ReadFile<'_>) -> Result<Self, TextError> {
         let path = directory.join(FILE);
-        let bytes = fs::read(&path).map_err(|e| TextError::io(path.to_string_lossy(), e))?;
+        let bytes = read_file(&path).map_err(|e| TextError::io(path.to_string_lossy(), e))?;
         let mut names = Interner::default();
         let content = String::from_utf8(bytes).map_err(|_| TextError::corrupted(&path, 0, "not UTF-8"))?;
         if !content.is_empty() && !content.ends_with('\n') {

@@ -5,6 +5,9 @@ use std::path::Path;
 
 use super::{LabelNames, TextError, Vectoriser};
 
+/// Gives the bytes of a file of a model directory, as of the moment it was opened.
+pub(crate) type ReadFile<'a> = &'a dyn Fn(&Path) -> std::io::Result<Vec<u8>>;
+
 /// What a model directory keeps to take text in and give names out.
 #[derive(Clone, Debug)]
 pub struct TextPipeline {
@@ -21,8 +24,9 @@ impl TextPipeline {
         self.names.save(directory)
     }
 
-    /// Reads both from a model directory.
-    pub fn load(directory: &Path) -> Result<Self, TextError> {
-        Ok(Self { vectoriser: Vectoriser::load(directory)?, names: LabelNames::load(directory)? })
+    /// Reads both from a model directory, whose files `read` gives.
+    pub(crate) fn load_by(directory: &Path, read: ReadFile<'_>) -> Result<Self, TextError> {
+        let vectoriser = Vectoriser::load_by(directory, read)?;
+        Ok(Self { vectoriser, names: LabelNames::load_by(directory, read)? })
     }
 }

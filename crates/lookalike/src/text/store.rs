@@ -13,9 +13,11 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::interner::{Interner, Keyed};
+use super::pipeline::ReadFile;
 use super::tokens::WORD_MARK;
 use super::vectoriser::Vectoriser;
 use super::{Feature, TextError, TextOptions};
+use crate::disk;
 
 const HEADER_FILE: &str = "vectoriser.json";
 const VOCABULARY_FILE: &str = "vocabulary.txt";
@@ -46,12 +48,13 @@ impl Vectoriser {
         };
         let path = directory.join(HEADER_FILE);
         let json = serde_json::to_string_pretty(&header).map_err(std::io::Error::from);
-        json.and_then(|json| fs::write(&path, json + "\n"))
+        json.and_then(|json| disk::write(&path, (json + "\n").as_bytes()))
             .map_err(|e| TextError::io(path.to_string_lossy(), e))
     }
 
     fn save_vocabulary(&self, path: &Path) -> std::io::Result<u32> {
-        let mut out = Summed { inner: fs::File::create(path)?, crc: crc32fast::Hasher::new() };
+        let file = disk::create(path)?;
+        let mut out = Summed { inner: disk::Writer::new(&file, path), crc: crc32fast::Hasher::new() };
         let mut lines = BufWriter::with_capacity(1 << 20, &mut out);
         for (count, id) in self.document_counts.iter().zip(0..) {
             match self.feature(id) {
@@ -67,8 +70,12 @@ impl Vectoriser {
 
     /// Reads what [`Self::save`] wrote, and checks it.
     pub fn load(directory: &Path) -> Result<Self, TextError> {
+        Self::load_by(directory, &|path| fs::read(path))
+    }
+
+    pub(crate) fn load_by(directory: &Path, read_file: ReadFile<'_>) -> Result<Self, TextError> {
         let path = directory.join(HEADER_FILE);
-        let json = read(&path)?;
+        let json = read(&path, read_file)?;
         let header: Header =
             serde_json::from_str(&json).map_err(|e| TextError::corrupted(&path, e.line(), e.to_string()))?;
         if header.version != VERSION {
@@ -80,7 +87,7 @@ impl Vectoriser {
         }
         header.options.check()?;
         let path = directory.join(VOCABULARY_FILE);
-        let content = read(&path)?;
+        let content = read(&path, read_file)?;
         if crc32fast::hash(content.as_bytes()) != header.vocabulary_crc32 {
             return Err(TextError::corrupted(&path, 0, "the checksum is wrong"));
         }
@@ -88,8 +95,8 @@ impl Vectoriser {
     }
 }
 
-fn read(path: &Path) -> Result<String, TextError> {
-    let bytes = fs::read(path).map_err(|e| TextError::io(path.to_string_lossy(), e))?;
+fn read(path: &Path, read_file: ReadFile<'_>) -> Result<String, TextError> {
+    let bytes = read_file(path).map_err(|e| TextError::io(path.to_string_lossy(), e))?;
     String::from_utf8(bytes).map_err(|_| TextError::corrupted(path, 0, "not UTF-8"))
 }
 

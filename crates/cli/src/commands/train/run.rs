@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use lookalike::artifact::{self, DirectoryKeeper, check_destination};
+use lookalike::artifact::{self, DirectoryKeeper, DirectoryLock, check_destination};
 use lookalike::data::Dataset;
 use lookalike::data::write::{check_file, check_folder};
 use lookalike::metrics::Metrics;
@@ -40,8 +40,10 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         (Some(directory), true) => Some(artifact::load_checkpoint(directory)?),
         _ => None,
     };
+    let mut _lock = None;
     if !arguments.print_config {
         check_outputs(arguments)?;
+        _lock = arguments.model.as_deref().map(DirectoryLock::take).transpose()?;
     }
     if previous.is_some() && arguments.text.any() {
         return Err(usage("--resume goes on with the model's features: they can't be changed"));

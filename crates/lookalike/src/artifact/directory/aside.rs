@@ -16,7 +16,8 @@ use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Destination, ModelError, files_of_model, sync_folder};
+use super::{Destination, ModelError, files_of_model};
+use crate::disk::{self, Operation};
 
 /// How names of folders and files begin that are not finished.
 pub(super) const PREFIX: &str = ".lookalike-unfinished-";
@@ -29,31 +30,37 @@ const TRIES: usize = 9;
 
 /// A folder of ours while a directory is written; removed if that fails.
 #[derive(Debug)]
-pub(super) struct Aside<'a> {
+pub(super) struct Aside {
     folder: tempfile::TempDir,
     lock: File,
-    destination: &'a Destination,
+    destination: Destination,
 }
 
-impl<'a> Aside<'a> {
+impl Aside {
     /// Makes the folder, with an empty one to write to.
-    pub(super) fn new(destination: &'a Destination) -> Result<Self, ModelError> {
+    pub(super) fn new(destination: Destination) -> Result<Self, ModelError> {
         let parent = &destination.parent;
         let make = || {
+            disk::may(Operation::Create, parent, 0)?;
             let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
             let lock = File::create(folder.path().join(LOCK))?;
             // Where nothing can be locked, nobody else can take the lock either.
             let _ = lock.lock();
             fs::create_dir(folder.path().join(WRITING))?;
-            Ok(Self { folder, lock, destination })
+            Ok((folder, lock))
         };
         // Until it is locked, others may take it for a dead one's and remove it.
-        let is_gone = |made: &io::Result<Self>| {
-            made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        };
+        let is_gone =
+            |made: &io::Result<_>| made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
         let mut tries = (0..TRIES).map(|_| make());
         let made = tries.find(|made| !is_gone(made)).unwrap_or_else(make);
-        made.map_err(ModelError::io(parent))
+        let (folder, lock) = made.map_err(ModelError::io(parent))?;
+        Ok(Self { folder, lock, destination })
+    }
+
+    /// Where it is to go.
+    pub(super) fn destination(&self) -> &Destination {
+        &self.destination
     }
 
     /// The folder to write to.
@@ -73,15 +80,19 @@ impl<'a> Aside<'a> {
         let Self { folder, lock, destination } = self;
         let new = folder.path().join(NEW).join(&destination.name);
         fs::create_dir(folder.path().join(NEW))
-            .and_then(|()| fs::rename(&writing, &new))
+            .and_then(|()| disk::rename(&writing, &new))
             .map_err(ModelError::io(&path))?;
         // From here on it may hold what is not ours.
         let folder = folder.keep();
-        let placed = if replaces { exchange(&new, &path, &folder) } else { fs::rename(&new, &path) };
+        // What it is made of must be on the disk before others can see it.
+        let placed = disk::sync_folder(&folder.join(NEW)).and_then(|()| match replaces {
+            true => exchange(&new, &path, &folder),
+            false => disk::rename(&new, &path),
+        });
         if let Err(source) = placed {
             return Err(keep_beside(&folder, &new, path, source));
         }
-        sync_folder(&destination.parent);
+        disk::sync_folder(&destination.parent).map_err(ModelError::io(&destination.parent))?;
         tidy(&folder, &path)?;
         drop(lock);
         Ok(())
@@ -127,6 +138,17 @@ pub(super) fn put_right(destination: &Destination) {
     }
 }
 
+/// Whether a living process is about to put a directory into this place.
+pub(super) fn is_on_its_way(destination: &Destination) -> bool {
+    let Ok(mut entries) = fs::read_dir(&destination.parent) else { return false };
+    entries.any(|entry| {
+        entry.is_ok_and(|entry| {
+            entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes())
+                && entry.path().join(NEW).join(&destination.name).exists()
+        })
+    })
+}
+
 /// The lock of a folder whose owner is dead.
 fn lock_of_the_dead(folder: &Path) -> Option<File> {
     let lock = File::options().write(true).open(folder.join(LOCK)).ok()?;
@@ -169,7 +191,7 @@ fn empty(directory: &Path, place: &Path) -> Result<(), ModelError> {
         let to = free_name(&place_of(&from), "old");
         fs::rename(&from, &to).map_err(|source| ModelError::LeftAside { from, to, source })?;
     }
-    sync_folder(place);
+    disk::sync_folder(place).map_err(ModelError::io(place))?;
     for file in &ours {
         let _ = fs::remove_file(file);
     }
@@ -196,6 +218,7 @@ fn free_name(path: &Path, ending: &str) -> PathBuf {
 fn exchange(new: &Path, old: &Path, folder: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use rustix::io::Errno;
+    disk::may(Operation::Rename, old, 0)?;
     match renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(()),
         // Some file systems can't exchange.
@@ -214,8 +237,8 @@ fn exchange(new: &Path, old: &Path, folder: &Path) -> io::Result<()> {
 pub(super) fn exchange_in_two_steps(new: &Path, old: &Path, folder: &Path) -> io::Result<()> {
     let moved = folder.join(OLD).join(old.file_name().unwrap_or_default());
     fs::create_dir(folder.join(OLD))?;
-    fs::rename(old, &moved)?;
-    fs::rename(new, old).inspect_err(|_| {
+    disk::rename(old, &moved)?;
+    disk::rename(new, old).inspect_err(|_| {
         let _ = fs::rename(&moved, old);
     })
 }

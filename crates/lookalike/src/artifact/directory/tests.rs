@@ -1,5 +1,18 @@
 use super::*;
 
+fn replace_directory(
+    directory: &Path,
+    write: impl FnOnce(&Path) -> Result<(), ModelError>,
+) -> Result<(), ModelError> {
+    let replacement = Replacement::begin(directory)?;
+    write(&replacement.folder())?;
+    replacement.finish()
+}
+
+fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+    disk::write(path, bytes).map_err(ModelError::io(path))
+}
+
 const CONFIG: &str =
     r#"{"format": "lookalike model", "files": [{"name": "weights", "bytes": 3, "crc32": 0}]}"#;
 
@@ -216,7 +229,7 @@ fn two_renames_do_what_one_exchange_does() {
 fn folders_of_the_living_are_left_alone() {
     let (folder, model) = with_model();
     let destination = Destination::of(&model).unwrap();
-    let living = Aside::new(&destination).unwrap();
+    let living = Aside::new(destination).unwrap();
     write_model("living")(&living.writing()).unwrap();
     replace_directory(&model, write_model("new")).unwrap();
     assert_eq!(names(folder.path()).len(), 2);
@@ -234,7 +247,7 @@ fn folders_of_the_living_are_left_alone() {
 fn a_model_that_can_not_be_put_in_place_is_kept() {
     let (folder, model) = with_model();
     let destination = Destination::of(&model).unwrap();
-    let aside = Aside::new(&destination).unwrap();
+    let aside = Aside::new(destination).unwrap();
     write_model("new")(&aside.writing()).unwrap();
     // Someone puts a model there in the meantime.
     let error = aside.put_in_place(false).unwrap_err();

@@ -1,0 +1,264 @@
+//! Files of named tensors in the safetensors format, streamed both ways: whoever
+//! writes a matrix needs no second one, and nothing is mapped, so that a file that
+//! others cut is an error and no signal.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use lookalike_mapped::Buffer;
+use rayon::prelude::*;
+use safetensors::tensor::{Dtype, TensorInfo};
+use serde_json::Value;
+
+use super::ModelError;
+use super::snapshot::Snapshot;
+use crate::disk;
+use crate::model::{Numbers, Storage, with_numbers};
+
+/// More names than any model of ours has.
+const HEADER_BYTES_MAX: u64 = 64 << 20;
+/// Bytes read or written at a time.
+const PIECE: usize = 1 << 20;
+
+/// Rows, numbers in a row, and the distance between rows in memory.
+pub(super) type Shape = (usize, usize, usize);
+
+/// Number formats that tensors have.
+pub(super) trait Number: bytemuck::Pod + Send + Sync {
+    const DTYPE: Dtype;
+    /// Whether it is a number at all.
+    fn is_finite(self) -> bool;
+}
+impl Number for f32 {
+    const DTYPE: Dtype = Dtype::F32;
+    fn is_finite(self) -> bool {
+        f32::is_finite(self)
+    }
+}
+impl Number for half::bf16 {
+    const DTYPE: Dtype = Dtype::BF16;
+    fn is_finite(self) -> bool {
+        half::bf16::is_finite(self)
+    }
+}
+impl Number for u32 {
+    const DTYPE: Dtype = Dtype::U32;
+    fn is_finite(self) -> bool {
+        true
+    }
+}
+impl Number for u16 {
+    const DTYPE: Dtype = Dtype::U16;
+    fn is_finite(self) -> bool {
+        true
+    }
+}
+
+/// Writes the numbers of a tensor, row after row.
+type WriteNumbers<'a> = Box<dyn Fn(&mut dyn Write) -> io::Result<()> + 'a>;
+
+/// A tensor to be written.
+pub(super) struct Tensor<'a> {
+    name: String,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    write: WriteNumbers<'a>,
+}
+
+impl Tensor<'_> {
+    fn bytes(&self) -> usize {
+        self.shape.iter().product::<usize>() * (self.dtype.bitsize() / 8)
+    }
+}
+
+/// A matrix whose numbers are made while they are written.
+pub(super) fn made<'a, T: Number>(
+    name: &str,
+    shape: &[usize],
+    write: impl Fn(&mut dyn Write) -> io::Result<()> + 'a,
+) -> Tensor<'a> {
+    Tensor { name: name.into(), dtype: T::DTYPE, shape: shape.into(), write: Box::new(write) }
+}
+
+pub(super) fn vector<'a, T: Number>(name: &str, data: &'a [T]) -> Tensor<'a> {
+    made::<T>(name, &[data.len()], move |out| out.write_all(bytemuck::cast_slice(data)))
+}
+
+pub(super) fn numbers<'a>(name: &str, numbers: &'a Numbers, shape: Shape) -> Tensor<'a> {
+    with_numbers!(numbers, numbers => matrix(name, &numbers[..], shape))
+}
+
+/// A matrix whose rows may be padded.
+pub(super) fn matrix<'a, T: Number>(name: &str, data: &'a [T], (rows, dim, stride): Shape) -> Tensor<'a> {
+    made::<T>(name, &[rows, dim], move |out| match dim == stride {
+        true => out.write_all(bytemuck::cast_slice(data)),
+        false => {
+            data.chunks_exact(stride).try_for_each(|row| out.write_all(bytemuck::cast_slice(&row[..dim])))
+        }
+    })
+}
+
+/// Writes a file of tensors.
+pub(super) fn write(path: &Path, mut tensors: Vec<Tensor<'_>>) -> Result<(), ModelError> {
+    // The largest numbers first, so that all are aligned; then by name.
+    tensors.sort_by(|a, b| b.dtype.bitsize().cmp(&a.dtype.bitsize()).then_with(|| a.name.cmp(&b.name)));
+    let mut header = BTreeMap::new();
+    let mut end = 0;
+    for tensor in &tensors {
+        let start = end;
+        end += tensor.bytes();
+        let (dtype, shape) = (tensor.dtype, tensor.shape.clone());
+        header.insert(&tensor.name, TensorInfo { dtype, shape, data_offsets: (start, end) });
+    }
+    let mut header = serde_json::to_vec(&header).map_err(ModelError::encode)?;
+    header.resize(header.len().next_multiple_of(8), b' ');
+    let write = || {
+        let file = disk::create(path)?;
+        let mut out = BufWriter::with_capacity(PIECE, disk::Writer::new(&file, path));
+        out.write_all(&(header.len() as u64).to_le_bytes())?;
+        out.write_all(&header)?;
+        tensors.iter().try_for_each(|tensor| (tensor.write)(&mut out))?;
+        out.flush()
+    };
+    write().map_err(ModelError::io(path))
+}
+
+/// A file of tensors, open.
+pub(super) struct TensorFile<'a> {
+    path: PathBuf,
+    file: &'a File,
+    tensors: BTreeMap<String, Value>,
+    /// Where the first tensor starts, and how many bytes follow.
+    start: u64,
+    bytes: u64,
+}
+
+impl<'a> TensorFile<'a> {
+    pub(super) fn open(snapshot: &'a Snapshot, name: &str) -> Result<Self, ModelError> {
+        let (path, file) = (snapshot.path(name), snapshot.file(name)?);
+        let read = || -> io::Result<Option<(Vec<u8>, u64)>> {
+            let length = file.metadata()?.len();
+            let mut size = [0; 8];
+            if length < 8 {
+                return Ok(None);
+            }
+            disk::read_at(file, &mut size, 0)?;
+            let size = u64::from_le_bytes(size);
+            if size > HEADER_BYTES_MAX || size > length - 8 {
+                return Ok(None);
+            }
+            let mut header = vec![0; size as usize];
+            disk::read_at(file, &mut header, 8)?;
+            Ok(Some((header, length - 8 - size)))
+        };
+        let found = read().map_err(ModelError::io(&path))?;
+        let (header, bytes) = found.ok_or_else(|| damaged(&path, "no header that fits".into()))?;
+        let tensors = serde_json::from_slice(&header).map_err(|error| damaged(&path, error.to_string()))?;
+        Ok(Self { start: 8 + header.len() as u64, path, file, tensors, bytes })
+    }
+
+    /// Where it was, for messages.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn read_numbers(
+        &self,
+        name: &str,
+        storage: Storage,
+        shape: Shape,
+    ) -> Result<Numbers, ModelError> {
+        Ok(match storage {
+            Storage::F32 => Numbers::F32(self.read_matrix(name, shape)?),
+            Storage::Bf16 => Numbers::Bf16(self.read_matrix(name, shape)?),
+        })
+    }
+
+    pub(super) fn read_matrix<T: Number>(
+        &self,
+        name: &str,
+        (rows, dim, stride): Shape,
+    ) -> Result<Buffer<T>, ModelError> {
+        let place = self.find::<T>(name, &[rows, dim])?;
+        let mut buffer = Buffer::<T>::zeroed(rows * stride);
+        if dim == stride {
+            self.fill(place, &mut buffer)?;
+        } else if dim > 0 {
+            let rows_at_once = (PIECE / (dim * size_of::<T>())).max(1);
+            let mut piece = vec![T::zeroed(); rows_at_once * dim];
+            let mut place = place;
+            for rows in buffer.chunks_mut(rows_at_once * stride) {
+                let piece = &mut piece[..rows.len() / stride * dim];
+                self.fill(place, piece)?;
+                place += size_of_val(piece) as u64;
+                for (row, found) in rows.chunks_exact_mut(stride).zip(piece.chunks_exact(dim)) {
+                    row[..dim].copy_from_slice(found);
+                }
+            }
+        }
+        self.check_finite(name, &buffer)?;
+        Ok(buffer)
+    }
+
+    pub(super) fn read_vector<T: Number>(&self, name: &str, len: usize) -> Result<Vec<T>, ModelError> {
+        self.read_all(name, &[len])
+    }
+
+    /// All numbers of a tensor of this shape.
+    pub(super) fn read_all<T: Number>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, ModelError> {
+        let place = self.find::<T>(name, shape)?;
+        let mut numbers = vec![T::zeroed(); shape.iter().product()];
+        self.fill(place, &mut numbers)?;
+        self.check_finite(name, &numbers)?;
+        Ok(numbers)
+    }
+
+    fn fill<T: Number>(&self, place: u64, numbers: &mut [T]) -> Result<(), ModelError> {
+        let read = disk::read_at(self.file, bytemuck::cast_slice_mut(numbers), place);
+        read.map_err(ModelError::io(&self.path))
+    }
+
+    /// What is no number would make every answer none.
+    fn check_finite<T: Number>(&self, name: &str, numbers: &[T]) -> Result<(), ModelError> {
+        if numbers.par_chunks(PIECE).all(|numbers| numbers.iter().all(|&number| number.is_finite())) {
+            return Ok(());
+        }
+        let expected = format!("finite numbers in {name}");
+        Err(ModelError::Damaged {
+            path: self.path.clone(),
+            expected,
+            found: "infinite or undefined ones".into(),
+        })
+    }
+
+    /// Where a tensor of this type and shape starts; it lies in the file.
+    fn find<T: Number>(&self, name: &str, shape: &[usize]) -> Result<u64, ModelError> {
+        let missing = || damaged(&self.path, format!("no tensor {name}"));
+        let found: TensorInfo = self
+            .tensors
+            .get(name)
+            .and_then(|info| serde_json::from_value(info.clone()).ok())
+            .ok_or_else(missing)?;
+        if found.shape != shape || found.dtype != T::DTYPE {
+            return Err(ModelError::Shape {
+                path: self.path.clone(),
+                what: name.into(),
+                expected: format!("{:?} {shape:?}", T::DTYPE),
+                found: format!("{:?} {:?}", found.dtype, found.shape),
+            });
+        }
+        let bytes = shape.iter().try_fold(size_of::<T>(), |bytes, &size| bytes.checked_mul(size));
+        let (start, end) = found.data_offsets;
+        if bytes.is_none() || start.checked_add(bytes.unwrap_or(0)) != Some(end) || end as u64 > self.bytes {
+            return Err(damaged(&self.path, format!("{name} beyond the end")));
+        }
+        Ok(self.start + start as u64)
+    }
+}
+
+fn damaged(path: &Path, found: String) -> ModelError {
+    let expected = "a safetensors file with this model's tensors".into();
+    ModelError::Damaged { path: path.into(), expected, found }
+}
