@@ -232,7 +232,8 @@ fn print_neighbours(
         writeln!(out, "{}", json!({ "class": name, "neighbours": list }))?;
         return Ok(());
     }
-    writeln!(out, "classes most like {name:?}, by the cosine of their vectors")?;
+    let by = if model.sparse.is_some() { "vectors and sparse weights" } else { "vectors" };
+    writeln!(out, "classes most like {name:?}, by the cosine of their {by}")?;
     for (cosine, other) in neighbours {
         writeln!(out, "{cosine:8.3}  {}", model.class_name(other))?;
     }

@@ -42,6 +42,9 @@ pub struct Calibration {
     pub(crate) example_terms: [ExampleTerm; EXAMPLE_TERMS],
     /// The logit where all else is 0.
     pub(crate) bias: f64,
+    /// Nearly all of those examples had at least so many known features. Of less than was
+    /// ever seen little is known: towards nothing, probabilities go towards the prior.
+    pub(crate) least_known: usize,
 }
 
 /// How many labels an example has.
@@ -95,8 +98,15 @@ impl Calibration {
         num_classes: usize,
     ) -> Probabilities<'a> {
         let best = &scores[..scores.len().min(RANKS)];
-        let mut of_example =
-            Probabilities { calibration: self, best, logit: self.bias, share: 1.0, of_others: None };
+        let mut of_example = Probabilities {
+            calibration: self,
+            best,
+            logit: self.bias,
+            share: 1.0,
+            of_others: None,
+            trust: 1.0,
+        };
+        of_example.trust = (known_features as f64 / self.least_known.max(1) as f64).min(1.0);
         if best.is_empty() {
             return of_example;
         }
@@ -128,14 +138,17 @@ pub struct Probabilities<'a> {
     /// In a distribution: of a class that is not among the best. They share equally
     /// what is left.
     of_others: Option<f64>,
+    /// How much they count against the prior.
+    trust: f64,
 }
 
 impl Probabilities<'_> {
-    /// Of a class with this score.
-    pub fn of(&self, score: f32) -> f32 {
+    /// Of a class with this score, which this share of the training examples had.
+    pub fn of(&self, score: f32, prior: f32) -> f32 {
         let is_best = self.best.last().is_some_and(|&last| score >= last);
         let others = self.of_others.filter(|_| !is_best);
-        others.unwrap_or_else(|| self.share * self.alone(score)) as f32
+        let probability = others.unwrap_or_else(|| self.share * self.alone(score));
+        (self.trust * probability + (1.0 - self.trust) * f64::from(prior)) as f32
     }
 
     fn alone(&self, score: f32) -> f64 {
@@ -162,12 +175,13 @@ mod tests {
             class_weights: [2.0, 0.5, 0.3],
             example_terms: [term; EXAMPLE_TERMS],
             bias: 0.2,
+            least_known: 1,
         }
     }
 
     fn probabilities(calibration: &Calibration, scores: &[f32], known: usize, classes: usize) -> Vec<f32> {
         let of_example = calibration.of_example(scores, known, classes);
-        scores.iter().map(|&score| of_example.of(score)).collect()
+        scores.iter().map(|&score| of_example.of(score, 1.0 / classes as f32)).collect()
     }
 
     fn descending() -> impl Strategy<Value = Vec<f32>> {
@@ -180,14 +194,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn probabilities_are_probabilities_in_the_order_of_scores(scores in descending(), known in 0usize..50) {
+        fn probabilities_are_probabilities_in_the_order_of_scores(scores in descending(), known in 1usize..50) {
             let all = probabilities(&calibration(LabelsPerExample::Several), &scores, known, scores.len());
             prop_assert!(all.iter().all(|p| (0.0..=1.0).contains(p)));
             prop_assert!(all.is_sorted_by(|a, b| a >= b));
         }
 
         #[test]
-        fn of_one_label_they_add_up_to_one(scores in descending(), known in 0usize..50) {
+        fn of_one_label_they_add_up_to_one(scores in descending(), known in 1usize..50) {
             let all = probabilities(&calibration(LabelsPerExample::One), &scores, known, scores.len());
             let sum: f64 = all.iter().map(|&p| f64::from(p)).sum();
             prop_assert!((sum - 1.0).abs() < 1e-5, "{sum}");
@@ -202,6 +216,17 @@ mod tests {
             let best = probabilities(&calibration, &scores[..scores.len().min(RANKS)], 3, 1000);
             prop_assert_eq!(&all[..best.len()], &best[..]);
         }
+    }
+
+    #[test]
+    fn the_less_is_known_the_nearer_is_the_prior() {
+        let calibration = Calibration { least_known: 10, ..calibration(LabelsPerExample::Several) };
+        let scores = [3.0, 1.0];
+        let with = |known: usize| calibration.of_example(&scores, known, 2).of(3.0, 0.01);
+        assert_eq!(with(0), 0.01);
+        let (full, half) = (calibration.of_example(&scores, 10, 2), with(5));
+        assert!(with(1) < half && half < full.of(3.0, 0.01));
+        assert_eq!(full.of(3.0, 0.01), full.of(3.0, 0.9));
     }
 
     #[test]

@@ -25,10 +25,7 @@ pub(super) fn calibrate(
         let of_example = calibration.of_example(scores, known_features, model.num_classes());
         let ranked = ranking.example(position);
         for ((probability, &class), &score) in row.iter_mut().zip(ranked.classes).zip(ranked.scores) {
-            *probability = match known_features {
-                0 => model.frequencies.share(class),
-                _ => of_example.of(score),
-            };
+            *probability = of_example.of(score, model.frequencies.share(class));
         }
     });
     probabilities

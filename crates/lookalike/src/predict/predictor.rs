@@ -18,7 +18,7 @@ use super::rerank::{RERANKED, RerankScratch, rerank};
 use super::{Ask, Search, SparseQueries, TopK, TopKScratch, top_k};
 use crate::data::{Dataset, Examples};
 use crate::metrics::{MetricOptions, Metrics, MetricsError, Reliability, Totals, TrainingFrequencies};
-use crate::model::{Activations, Model, RANKS};
+use crate::model::{Activations, Model, RANKS, SparsePart};
 use crate::text::Scratch as TextScratch;
 
 /// Examples that are embedded and ranked at a time.
@@ -209,17 +209,29 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         Some(data)
     }
 
-    /// The classes whose vectors have the highest cosine with a class's, best first.
-    /// O(classes · width).
+    /// The classes most like a class, best first: by the cosine of all that scores them,
+    /// class vectors and sparse weights as much as they count.
+    /// O(classes · width), and the sparse weights of all classes.
     pub fn lookalikes(&self, class: u32, count: usize) -> Vec<(f32, u32)> {
         let output = &self.model.network.output;
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
         let row_of = |class: u32, row: &mut [f32]| output.view().copy_row(class as usize, row);
         let mut own = vec![0.0; output.stride];
         row_of(class, &mut own);
+        let sparse = self.sparse_products(class);
+        let squared = |class: u32, row: &[f32]| {
+            let part = self.model.sparse.as_ref();
+            let of_sparse = |part: &SparsePart| {
+                let weights = part.row(class as usize).1;
+                part.blend().powi(2) * dot(weights, weights)
+            };
+            dot(row, row) + part.map_or(0.0, of_sparse)
+        };
+        let own_squared = squared(class, &own);
         let cosine = |row: &mut Vec<f32>, other: u32| {
             row_of(other, row);
-            (dot(&own, row) / (dot(&own, &own) * dot(row, row)).sqrt().max(f32::MIN_POSITIVE), other)
+            let product = dot(&own, row) + sparse.get(other as usize).copied().unwrap_or(0.0);
+            (product / (own_squared * squared(other, row)).sqrt().max(f32::MIN_POSITIVE), other)
         };
         let mut all: Vec<(f32, u32)> = (0..output.len as u32)
             .into_par_iter()
@@ -229,6 +241,22 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         all.truncate(count);
         all
+    }
+
+    /// The products of a class's sparse weights with those of all classes; none without
+    /// a sparse part.
+    fn sparse_products(&self, class: u32) -> Vec<f32> {
+        let Some(part) = &self.model.sparse else { return Vec::new() };
+        let mut products = vec![0.0; self.model.num_classes()];
+        let postings = part.postings(self.model.num_features());
+        let (features, weights) = part.row(class as usize);
+        for (&feature, weight) in features.iter().zip(weights) {
+            let (classes, others) = postings.of(feature);
+            for (&other, other_weight) in classes.iter().zip(others) {
+                products[other as usize] += part.blend().powi(2) * weight * other_weight;
+            }
+        }
+        products
     }
 
     /// Ranks classes for every example and measures the result.

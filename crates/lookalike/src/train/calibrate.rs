@@ -21,6 +21,8 @@ const WEIGHTS: usize = TERMS + 1;
 /// What a weight of 1 on a term of deviation 1 costs, against the loss of an example:
 /// few examples say little.
 const RIDGE: f64 = 1.0;
+/// One example in so many has unusually few known features.
+const UNUSUAL: usize = 50;
 const ITERATIONS_MAX: usize = 100;
 
 /// How the scores of a model become probabilities, as `held_out` examples show it; none
@@ -50,6 +52,9 @@ pub(super) fn calibrate(
             pairs.push(Pair { terms, is_true, counts: 1.0 / (rank + 1) as f64 });
         }
     }
+    let mut known: Vec<usize> =
+        ranked.iter().map(|&i| examples.features(held_out[i] as usize).0.len()).collect();
+    known.sort_unstable();
     let fitted = Regression::of(&pairs).fit();
     let range = |term: usize| {
         let values = pairs.iter().map(|pair| pair.terms[term]);
@@ -66,6 +71,7 @@ pub(super) fn calibrate(
         class_weights: std::array::from_fn(|i| fitted[i]),
         example_terms: std::array::from_fn(example_term),
         bias: fitted[TERMS],
+        least_known: known[known.len() / UNUSUAL],
     })
 }
 
