@@ -264,22 +264,35 @@ pub(crate) fn for_model<'a>(
             warn(path, &report);
             Ok(Input::new(dataset, report))
         }
-        (Kind::Matrix, _) => matrix_for_model(path, &target, read),
+        (Kind::Matrix, _) => matrix_for_model(path, &target, read, true),
         _ => Input::of_numbers(&file, &read.of_numbers(Some(&target))),
     }
 }
 
-fn matrix_for_model(path: &Path, target: &Target<'_>, read: &ReadArguments) -> anyhow::Result<Input> {
+/// Reads a matrix to predict, which needs no labels.
+fn matrix_to_predict(path: &Path, model: &Model, read: &ReadArguments) -> anyhow::Result<Input> {
+    matrix_for_model(path, &model.into(), read, false)
+}
+
+fn matrix_for_model(
+    path: &Path,
+    target: &Target<'_>,
+    read: &ReadArguments,
+    needs_labels: bool,
+) -> anyhow::Result<Input> {
     let names =
         target.names.ok_or_else(|| usage("the model was not trained from a matrix and can't read one"))?;
-    let labels = read.labels_of_matrix(path)?;
-    let (dataset, report) = text::dense_dataset_with_names(path, labels, &read.label_separator, names)?;
+    let labels = if needs_labels { Some(read.labels_of_matrix(path)?) } else { read.labels_file.as_deref() };
+    let (dataset, report) = match labels {
+        Some(labels) => text::dense_dataset_with_names(path, labels, &read.label_separator, names)?,
+        None => (text::dense_dataset_without_labels(path, names.len())?, Report::default()),
+    };
     let expected = target.num_features;
     if dataset.num_features != expected {
         let (path, found) = (path.display(), dataset.num_features);
         return Err(usage(format!("{path}: found {found} columns, expected the model's {expected}")));
     }
-    warn(labels, &report);
+    warn(labels.unwrap_or(path), &report);
     Ok(Input::new(dataset, report))
 }
 

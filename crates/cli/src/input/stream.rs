@@ -13,7 +13,7 @@ use lookalike::text::TextBlocks;
 use lookalike_report::human;
 
 use super::kind::{self, Kind};
-use super::{ReadArguments, Target, for_model, tell};
+use super::{ReadArguments, Target, for_model, matrix_to_predict, tell};
 use crate::output::inform;
 
 /// Calls `use_block` with the examples for a model, some at a time.
@@ -34,6 +34,7 @@ pub(crate) fn stream(
             stream_text(path, blocks, use_block)
         }
         (Kind::Numbers, _) if !head.starts_with(MAGIC) => stream_numbers(path, model, read, use_block),
+        (Kind::Matrix, _) => use_block(&matrix_to_predict(path, model, read)?.view()),
         // A packed file is mapped, so it costs no memory either; a matrix is read whole.
         _ => use_block(&for_model(path, model, read)?.view()),
     }

@@ -43,7 +43,7 @@ mod vectoriser;
 pub use corpus::{Report, TextDataset, fit_dataset, transform_dataset};
 pub use error::TextError;
 pub use names::LabelNames;
-pub use npy::{dense_dataset, dense_dataset_with_names};
+pub use npy::{dense_dataset, dense_dataset_with_names, dense_dataset_without_labels};
 pub use options::{Sizes, TextOptions};
 pub use pipeline::TextPipeline;
 pub use records::{Column, Format, ReadOptions, Record, TextFile};
