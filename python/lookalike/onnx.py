@@ -55,7 +55,8 @@ def export(
     if described["neighbours"] is not None:
         raise NotImplementedError(
             "the model ranks by its training examples too, which the export does not know: train with "
-            'sparse={"neighbours": False} (on the command line --neighbours false), or predict with the model itself'
+            'sparse={"neighbours": False} (on the command line --neighbours false), or predict with '
+            "the model itself"
         )
     weights = model.to_numpy()
     graph = _Graph({name: weights[name] for name in weights if not name.startswith("sparse.")})
@@ -82,8 +83,8 @@ def _sparse_matrix(
     features, classes = network["num-features"], network["num-classes"]
     if features * classes > _MATRIX_NUMBERS_MAX:
         raise NotImplementedError(
-            f"the model has sparse weights of {classes} classes on {features} features, too many for a matrix "
-            "in the file: train with sparse=False (on the command line --sparse false)"
+            f"the model has sparse weights of {classes} classes on {features} features, too many for a "
+            "matrix in the file: train with sparse=False (on the command line --sparse false)"
         )
     matrix = np.zeros((features, classes), np.float32)
     columns = np.repeat(np.arange(classes), weights["sparse.lengths"])

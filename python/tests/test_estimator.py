@@ -310,7 +310,8 @@ def test_probabilities_are_calibrated_with_nothing_set(generated):
     model = ExtremeClassifier(hidden=32).fit(train.X, train.Y)
     assert model.is_calibrated
     measured = model.evaluate(test.X, test.Y)
-    assert measured["ECE"] < 0.15 and 0 < measured["Brier"] < 0.3
+    assert measured["ECE"] < 0.15
+    assert 0 < measured["Brier"] < 0.3
     # Several labels an example: each class has a probability of its own.
     probabilities = model.predict_proba(test.X[:50])
     assert ((probabilities >= 0) & (probabilities <= 1)).all()
@@ -332,8 +333,12 @@ def test_a_fit_that_fails_leaves_the_fitted_model(generated):
     train, test = generated
     model = ExtremeClassifier(**QUICK).fit(train.X, train.Y)
     before = model.predict(test.X)
-    for X, y in [(train.X, [0]), (train.X, None), (np.full((4, 3), np.nan), [0, 1, 0, 1])]:
-        with pytest.raises(ValueError):
+    for X, y, message in [
+        (train.X, [0], "has labels of 1"),
+        (train.X, None, "requires y"),
+        (np.full((4, 3), np.nan), [0, 1, 0, 1], "NaN"),
+    ]:
+        with pytest.raises(ValueError, match=message):
             model.fit(X, y)
         np.testing.assert_array_equal(model.predict(test.X), before)
         assert model.n_features_in_ == train.X.shape[1]

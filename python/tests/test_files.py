@@ -57,7 +57,9 @@ def same_files(ours, theirs):
     for name in names - {"config.json"}:
         assert (ours / name).read_bytes() == (theirs / name).read_bytes(), name
     configs = (json.loads((folder / "config.json").read_text()) for folder in (ours, theirs))
-    without_time = ({key: config[key] for key in config if key not in ("progress", "checksum")} for config in configs)
+    without_time = (
+        {key: config[key] for key in config if key not in ("progress", "checksum")} for config in configs
+    )
     assert next(without_time) == next(without_time)
     return names
 
@@ -90,7 +92,8 @@ def test_with_nothing_set_both_train_the_same_model(command, tmp_path):
     same_files(tmp_path / "ours", tmp_path / "theirs")
     config = json.loads((tmp_path / "ours" / "config.json").read_text())
     assert config["training"]["sparse"] is not None or config["training"]["calibrate"]
-    assert model.is_calibrated and config["calibration"]["labels"] == "one"
+    assert model.is_calibrated
+    assert config["calibration"]["labels"] == "one"
 
 
 def test_a_matrix_of_embeddings_gives_the_same_bytes(command, tmp_path):
