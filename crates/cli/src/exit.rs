@@ -1,7 +1,6 @@
 //! From errors to exit codes.
 
 use std::io;
-use std::process::ExitCode;
 
 use lookalike::artifact::ModelError;
 use lookalike::data::DataError;
@@ -11,9 +10,13 @@ use lookalike::text::TextError;
 use lookalike::train::{ConfigError, TrainError};
 
 use crate::output::inform;
+use crate::ranks;
 
 /// The user ended the run.
 pub(crate) const INTERRUPTED: u8 = 130;
+/// A mistake in the program.
+#[cfg(feature = "mpi")]
+pub(crate) const PANICKED: u8 = 101;
 const FAILED: u8 = 1;
 const BAD_INPUT: u8 = 2;
 
@@ -35,13 +38,17 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
 }
 
 /// Prints an error and chooses the exit code.
-pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
+pub(crate) fn report(error: &anyhow::Error) -> u8 {
     if is_broken_pipe(error) {
         // `lookalike … | head` has seen enough: no error.
-        return ExitCode::SUCCESS;
+        return 0;
     }
-    inform!("lookalike: {}", whole_message(error));
-    ExitCode::from(if is_bad_input(error) { BAD_INPUT } else { FAILED })
+    let ranks = ranks::all();
+    match ranks.size() {
+        1 => inform!("lookalike: {}", whole_message(error)),
+        _ => inform!("lookalike (rank {}): {}", ranks.rank(), whole_message(error)),
+    }
+    if is_bad_input(error) { BAD_INPUT } else { FAILED }
 }
 
 /// An error and its causes, each once: some tell their cause themselves.
@@ -64,7 +71,12 @@ fn is_bad_input(error: &anyhow::Error) -> bool {
             || cause.is::<MetricsError>()
             || matches!(
                 cause.downcast_ref::<TrainError>(),
-                Some(TrainError::Config(_) | TrainError::OtherData { .. })
+                Some(
+                    TrainError::Config(_)
+                        | TrainError::OtherData { .. }
+                        | TrainError::NotSharded(_)
+                        | TrainError::Disagreement(_)
+                )
             )
     });
     of_input && !error.chain().any(is_failure_of_the_system)

@@ -12,6 +12,7 @@ mod exit;
 mod input;
 mod output;
 mod progress;
+mod ranks;
 mod signals;
 
 use std::process::ExitCode;
@@ -20,8 +21,13 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = arguments::Cli::parse();
+    let is_train = matches!(cli.command, arguments::Command::Train(_));
+    let session = match ranks::join(is_train) {
+        Ok(session) => session,
+        Err(error) => return ExitCode::from(exit::report(&error)),
+    };
     match commands::run(cli) {
         Ok(code) => code,
-        Err(error) => exit::report(&error),
+        Err(error) => session.fail(&error),
     }
 }

@@ -17,6 +17,7 @@ use lookalike_report::human;
 use serde_json::json;
 
 use crate::output::inform;
+use crate::ranks;
 use crate::signals;
 
 /// The time between two plain lines.
@@ -37,8 +38,17 @@ pub(crate) struct RunProgress {
     /// Steps of this run, and when it began.
     steps: u64,
     started: Instant,
+    wire: Wire,
     /// The run's name where it is one of several.
     name: Option<String>,
+}
+
+/// What a run's steps sent to other ranks.
+#[derive(Default)]
+struct Wire {
+    steps: u64,
+    bytes: u64,
+    seconds_at_start: f64,
 }
 
 enum Display {
@@ -82,6 +92,7 @@ impl RunProgress {
             examples: 0,
             steps: 0,
             started: Instant::now(),
+            wire: Wire { seconds_at_start: ranks::all().seconds_waited(), ..Wire::default() },
             name: None,
         }
     }
@@ -118,6 +129,21 @@ impl RunProgress {
     pub(crate) fn of_best(mut self) -> Self {
         self.tells_best = true;
         self
+    }
+
+    /// What went over the wire, if there are other ranks.
+    pub(crate) fn wire(&self) -> Option<String> {
+        let (ranks, steps) = (ranks::all(), self.wire.steps.max(1));
+        (ranks.size() > 1).then(|| {
+            let waited = ranks.seconds_waited() - self.wire.seconds_at_start;
+            format!(
+                "{} ranks: each step sent {} bytes from this rank to others; {} of all time went into sending and \
+                 waiting for others",
+                ranks.size(),
+                human::count(self.wire.bytes / steps),
+                human::seconds(waited),
+            )
+        })
     }
 
     /// Prints a line without disturbing the bar.
@@ -194,6 +220,8 @@ impl Observer for RunProgress {
     fn on_step(&mut self, trainer: &Trainer<'_>, report: &StepReport) {
         self.examples += report.batch as u64;
         self.steps += 1;
+        self.wire.steps += 1;
+        self.wire.bytes += report.bytes_sent;
         let loss = self.loss.take(report.loss);
         self.show_step(trainer, report, loss);
         let progress = report.progress;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::exit::INTERRUPTED;
 use crate::output::inform;
+use crate::ranks;
 
 static INTERRUPT: AtomicBool = AtomicBool::new(false);
 
@@ -24,7 +25,10 @@ fn asked_to_end() {
     if INTERRUPT.swap(true, Ordering::SeqCst) {
         std::process::exit(i32::from(INTERRUPTED));
     }
-    inform!("\nlookalike: finishing this batch; press Ctrl-C again to end at once");
+    // All ranks are asked; one answers.
+    if ranks::is_first() {
+        inform!("\nlookalike: finishing this batch; press Ctrl-C again to end at once");
+    }
 }
 
 #[cfg(unix)]

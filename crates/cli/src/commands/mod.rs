@@ -21,6 +21,7 @@ use lookalike_kernels::Cpu;
 
 use crate::arguments::{Cli, Command};
 use crate::exit::usage;
+use crate::ranks;
 
 pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     let done = |result: anyhow::Result<()>| result.map(|()| ExitCode::SUCCESS);
@@ -43,7 +44,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
 /// How much of the machine a command uses.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub(crate) struct MachineArguments {
-    /// Threads to use [default: all cores]
+    /// Threads to use [default: all cores; of several ranks on a machine each gets a share]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
 }
@@ -56,7 +57,7 @@ impl MachineArguments {
 
     /// Runs `work` in a thread pool of its own.
     pub(crate) fn install<R: Send>(self, work: impl FnOnce() -> R + Send) -> anyhow::Result<R> {
-        let threads = self.threads.map_or(0, usize::from);
+        let threads = self.threads.map_or_else(ranks::threads, usize::from);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         Ok(pool.context("cannot start threads")?.install(work))
     }

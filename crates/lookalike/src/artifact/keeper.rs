@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{ModelError, save_checkpoint, save_model};
-use crate::train::{KeepError, Keeper, Trainer};
+use crate::model::Model;
+use crate::train::{Checkpoint, KeepError, Keeper, Trainer, TrainingState};
 
 /// Saves every model that is the best so far; the directory then holds the best.
 #[derive(Debug)]
@@ -43,7 +44,17 @@ impl DirectoryKeeper {
 
     /// Saves the model as it is now.
     pub fn save(&mut self, trainer: &Trainer<'_>) -> Result<(), ModelError> {
-        let Trainer { model, state, .. } = trainer;
+        if trainer.shard().is_whole() {
+            return self.write(&trainer.model, &trainer.state);
+        }
+        // All ranks put the whole together, and the first one has it.
+        match trainer.gather() {
+            Some(Checkpoint { model, state }) => self.write(&model, &state),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&self, model: &Model, state: &TrainingState) -> Result<(), ModelError> {
         match self.with_training_state {
             true => save_checkpoint(&self.directory, model, state),
             false => save_model(&self.directory, model, &state.record()),

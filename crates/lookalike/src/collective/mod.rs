@@ -1,11 +1,70 @@
 //! What several processes that share a model need of each other.
 //!
-//! The output layer can be one shard of several: each holds a range of classes
-//! and sees every batch. Maxima and sums over the classes of an example are then
-//! partial, and a [`Reducer`] makes them whole. On one process they are whole
-//! already, and [`Alone`] does nothing.
+//! Each process, a *rank*, holds a range of classes ([`Shard`]) and sees every
+//! batch. What sums or compares over all classes of an example is then partial,
+//! and a [`Collective`] makes it whole. On one process everything is whole already,
+//! and [`Alone`] does nothing. [`Threads`] are ranks in one process, for tests;
+//! `crates/mpi` has ranks that are processes, on one machine or many.
+//!
+//! A collective only moves bytes. How contributions are joined is written once, here
+//! ([`ordered`]), in the order of ranks: a run is reproducible to the bit for a
+//! number of ranks, whatever the timing and whatever moves the bytes.
 
-/// Makes partial results of all shards whole.
+mod agree;
+mod ordered;
+mod shard;
+mod threads;
+
+pub use agree::{Agreement, Disagreement};
+pub use shard::Shard;
+pub use threads::Threads;
+
+/// Moves bytes between ranks.
+///
+/// Law. All ranks call the same methods in the same order with slices of the same
+/// lengths; a call returns when this rank has what it is to get. Nothing is lost and
+/// nothing is joined or reordered. What a rank that is no longer there makes of the
+/// others is not returned as an error: they end, in bounded time, with a message.
+pub trait Collective: Send + Sync + std::fmt::Debug {
+    /// The number of this rank, from 0.
+    fn rank(&self) -> usize;
+
+    /// The number of ranks.
+    fn size(&self) -> usize;
+
+    /// Everybody gets everybody's bytes, in the order of ranks: `all` is as long as
+    /// `mine` times the number of ranks.
+    fn gather_bytes(&self, mine: &[u8], all: &mut [u8]);
+
+    /// `mine` has a block for each rank, and so has `theirs`: the block that this rank
+    /// has for rank i goes there, and what rank i has for this one comes in its place.
+    fn exchange_bytes(&self, mine: &[u8], theirs: &mut [u8]);
+
+    /// Rank 0 gets everybody's bytes, in the order of ranks; `all` is empty elsewhere.
+    fn collect_bytes(&self, mine: &[u8], all: &mut [u8]);
+
+    /// Everybody gets the bytes of rank `root`.
+    fn broadcast_bytes(&self, root: usize, bytes: &mut [u8]);
+
+    /// Waits for everybody.
+    fn barrier(&self);
+
+    /// Bytes that this rank has sent so far to others.
+    fn bytes_sent(&self) -> u64;
+
+    /// Seconds spent in all this so far, most of them in waiting for others.
+    fn seconds_waited(&self) -> f64 {
+        0.0
+    }
+}
+
+/// What a method sends: `blocks` of `bytes` each, one of which stays here.
+pub fn sent_bytes(size: usize, bytes: usize) -> u64 {
+    (size.saturating_sub(1) * bytes) as u64
+}
+
+/// Makes partial results of all shards whole: what the output layer asks of a
+/// [`Collective`].
 ///
 /// Law. All shards call the same methods with slices of the same lengths in the
 /// same order; afterwards all hold the same bits, whatever the timing, because
@@ -19,14 +78,70 @@ pub trait Reducer: Send {
 
     /// The same in double precision.
     fn sums_f64(&mut self, values: &mut [f64]);
+
+    /// The values of all shards, in their order.
+    fn gather(&mut self, values: &[f32]) -> Vec<f32>;
+
+    /// Whether there are no others, so that nothing is partial.
+    fn is_alone(&self) -> bool;
+}
+
+impl Reducer for &dyn Collective {
+    fn maxima(&mut self, values: &mut [f32]) {
+        self.max_f32(values);
+    }
+    fn sums(&mut self, values: &mut [f32]) {
+        self.sum_f32(values);
+    }
+    fn sums_f64(&mut self, values: &mut [f64]) {
+        self.sum_f64(values);
+    }
+    fn gather(&mut self, values: &[f32]) -> Vec<f32> {
+        <dyn Collective>::gather(*self, values)
+    }
+    fn is_alone(&self) -> bool {
+        self.size() == 1
+    }
 }
 
 /// A single process: everything is whole already.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Alone;
 
+impl Collective for Alone {
+    fn rank(&self) -> usize {
+        0
+    }
+    fn size(&self) -> usize {
+        1
+    }
+    fn gather_bytes(&self, mine: &[u8], all: &mut [u8]) {
+        all.copy_from_slice(mine);
+    }
+    fn exchange_bytes(&self, mine: &[u8], theirs: &mut [u8]) {
+        theirs.copy_from_slice(mine);
+    }
+    fn collect_bytes(&self, mine: &[u8], all: &mut [u8]) {
+        all.copy_from_slice(mine);
+    }
+    fn broadcast_bytes(&self, _: usize, _: &mut [u8]) {}
+    fn barrier(&self) {}
+    fn bytes_sent(&self) -> u64 {
+        0
+    }
+}
+
 impl Reducer for Alone {
     fn maxima(&mut self, _: &mut [f32]) {}
     fn sums(&mut self, _: &mut [f32]) {}
     fn sums_f64(&mut self, _: &mut [f64]) {}
+    fn gather(&mut self, values: &[f32]) -> Vec<f32> {
+        values.to_vec()
+    }
+    fn is_alone(&self) -> bool {
+        true
+    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,7 @@
 //! The network and its forward pass up to the embedding.
 
+use std::ops::Range;
+
 use lookalike_kernels::{AlignedVec, Cpu, padded, sum_rows};
 use rand::Rng as _;
 use rayon::prelude::*;
@@ -125,20 +127,33 @@ impl Network {
     /// # Panics
     /// If there is no hidden layer; configurations are checked before.
     pub fn zeroed(config: NetworkConfig) -> Self {
+        let classes = 0..config.num_classes;
+        Self::zeroed_shard(config, classes)
+    }
+
+    /// As [`zeroed`](Self::zeroed), with class vectors of some classes only.
+    fn zeroed_shard(config: NetworkConfig, classes: Range<usize>) -> Self {
         let first = config.hidden[0];
         let last = config.hidden[config.hidden.len() - 1];
         Self {
             input: Rows::zeroed(config.num_features, first, config.storage, false),
             input_bias: vec![0.0; first],
             hidden: config.hidden.windows(2).map(|pair| Hidden::zeroed(pair[0], pair[1])).collect(),
-            output: Rows::zeroed(config.num_classes, last, config.storage, true),
+            output: Rows::zeroed(classes.len(), last, config.storage, true),
             config,
         }
     }
 
     /// A network of random weights and zero biases.
     pub fn random(config: NetworkConfig, init: Init, seed: u64) -> Self {
-        let mut network = Self::zeroed(config);
+        let classes = 0..config.num_classes;
+        Self::random_shard(config, init, seed, classes)
+    }
+
+    /// As [`random`](Self::random), with class vectors of some classes only: those that
+    /// they have in the whole network.
+    pub fn random_shard(config: NetworkConfig, init: Init, seed: u64, classes: Range<usize>) -> Self {
+        let mut network = Self::zeroed_shard(config, classes.clone());
         let spread = |scale: f32, width: usize| scale * (3.0 / width as f32).sqrt();
         let uniform = |layer: u64, row: usize, bound: f32, values: &mut [f32]| {
             let mut random = rng(seed, Stream::Init, layer, row as u64);
@@ -157,7 +172,7 @@ impl Network {
             }
         }
         let bound = spread(init.output_scale, network.output.dim);
-        network.output.fill(|row, values| uniform(u64::MAX, row, bound, values));
+        network.output.fill(|row, values| uniform(u64::MAX, classes.start + row, bound, values));
         network
     }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Sampler;
 use super::frequency::Frequency;
 use super::log_uniform::LogUniform;
-use super::lsh::{LshSampler, Query};
+use super::lsh::{LshSampler, Plan, Query};
 use super::mixed::mixed;
 use super::static_sampler::{Distribution, StaticSampler};
 use super::top_k::TopKSampler;
@@ -71,7 +71,7 @@ const ENTRIES: [Entry; 8] = [
         can_select: true,
         knows_noise: false,
         corrects_log_q: false,
-        make: Some(|setup| Ok(Box::new(LshSampler::of(setup, Query::Embedding)?))),
+        make: Some(|setup| hashed(Plan::of(setup, Query::Embedding), setup)),
     },
     Entry {
         kind: SamplerKind::LshLabel,
@@ -81,7 +81,7 @@ const ENTRIES: [Entry; 8] = [
         can_select: true,
         knows_noise: false,
         corrects_log_q: false,
-        make: Some(|setup| Ok(Box::new(LshSampler::of(setup, Query::Label)?))),
+        make: Some(|setup| hashed(Plan::of(setup, Query::Label), setup)),
     },
     Entry {
         kind: SamplerKind::Mixed,
@@ -91,7 +91,7 @@ const ENTRIES: [Entry; 8] = [
         can_select: false,
         knows_noise: false,
         corrects_log_q: true,
-        make: Some(|setup| Ok(Box::new(mixed(setup)?))),
+        make: Some(|setup| hashed(mixed(setup)?, setup)),
     },
     Entry {
         kind: SamplerKind::Full,
@@ -144,6 +144,10 @@ const ENTRIES: [Entry; 8] = [
         make: Some(|setup| drawn(Uniform::new(setup.label_counts.len()), setup)),
     },
 ];
+
+fn hashed(plan: Plan, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, SamplerError> {
+    Ok(Box::new(LshSampler::with(setup.tables(setup.label_counts.len())?, plan)))
+}
 
 fn drawn(
     distribution: impl Distribution + 'static,
@@ -374,25 +378,29 @@ pub enum SamplerError {
 }
 
 impl Setup<'_> {
-    /// Hash tables for the budget, still empty.
-    pub(super) fn tables(&self) -> Result<HashTables, HashError> {
-        let classes = self.label_counts.len();
-        let choice = self.lsh.choose(self.retrieve, classes, self.dim)?;
+    /// Hash tables for the budget, still empty, with room for `classes` of all classes.
+    pub(super) fn tables(&self, classes: usize) -> Result<HashTables, HashError> {
+        let choice = self.lsh.choose(self.retrieve, self.label_counts.len(), self.dim)?;
         self.lsh.tables(&choice, classes, self.dim, self.seed)
+    }
+
+    /// Within what the classes allow, or an error.
+    pub(super) fn checked(&self) -> Result<Self, SamplerError> {
+        let &Self { budget, label_counts, .. } = self;
+        let classes = label_counts.len();
+        if budget == 0 || classes == 0 || classes > u32::MAX as usize {
+            return Err(SamplerError::Size { budget, classes });
+        }
+        // More negatives than classes would only be room that stays empty.
+        let budget = budget.min(classes);
+        Ok(Self { budget, retrieve: self.retrieve.clamp(budget, classes), ..*self })
     }
 }
 
 /// Makes a sampler. One that uses tables has to be refreshed before it proposes.
 pub fn build(kind: SamplerKind, setup: &Setup<'_>) -> Result<Box<dyn Sampler>, SamplerError> {
-    let &Setup { budget, label_counts, .. } = setup;
-    let classes = label_counts.len();
-    if budget == 0 || classes == 0 || classes > u32::MAX as usize {
-        return Err(SamplerError::Size { budget, classes });
-    }
-    let make = kind.entry().make.ok_or(SamplerError::ScoresEveryClass { kind })?;
-    // More negatives than classes would only be room that stays empty.
-    let budget = budget.min(classes);
-    make(&Setup { budget, retrieve: setup.retrieve.clamp(budget, classes), ..*setup })
+    let setup = setup.checked()?;
+    kind.entry().make.ok_or(SamplerError::ScoresEveryClass { kind })?(&setup)
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ impl Marks {
     }
 
     /// Makes room for sets of up to `room` of `classes` classes.
-    fn make_room(&mut self, classes: usize, room: usize) {
+    pub(super) fn make_room(&mut self, classes: usize, room: usize) {
         let words = classes.div_ceil(64);
         let places = (room * PLACES_PER_CLASS).next_power_of_two().max(2);
         // What is there stays if it will do: batches differ a little in room, and
@@ -150,6 +150,11 @@ impl<'a> Gather<'a> {
     /// Classes in the set.
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// The classes in the set, in the order they came in.
+    pub(super) fn classes(&self) -> &[u32] {
+        &self.slot[..self.len]
     }
 
     /// Adds the classes in order, until the set has `limit`.

@@ -23,7 +23,7 @@ use rayon::prelude::*;
 use super::candidates::CandidateBlock;
 use super::gather::{Gather, Marks};
 use super::{Candidates, Counts, Request, Sampler, SamplerStats, Setup};
-use crate::hashing::{Block, HashError, HashScratch, HashTables};
+use crate::hashing::{Block, HashScratch, HashTables};
 use crate::model::RowsView;
 use crate::random::{Rng, Stream, below, mix, rng};
 use crate::scratch::PerThread;
@@ -47,6 +47,25 @@ pub(super) enum Rest {
     /// Uniform draws, each of which stands for its share of the classes that
     /// were not found; see [`super::mixed`].
     Estimate,
+}
+
+/// What is asked of hash tables.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub queries: Vec<Query>,
+    /// Negatives to be found by all queries together.
+    pub found: usize,
+    /// Negatives in all.
+    pub budget: usize,
+    pub rest: Rest,
+}
+
+impl Plan {
+    /// One query an example; `fill` makes up for a shortfall by uniform draws.
+    pub(super) fn of(setup: &Setup<'_>, query: Query) -> Self {
+        let rest = if setup.lsh.fill { Rest::Fill } else { Rest::Leave };
+        Self { queries: vec![query], found: setup.retrieve, budget: setup.budget, rest }
+    }
 }
 
 /// Asks hash tables for negatives; see the module's description.
@@ -79,24 +98,13 @@ struct Worker {
 impl LshSampler {
     /// A sampler that asks its tables with one query an example; `fill` makes up for
     /// a shortfall by uniform draws.
-    pub(super) fn of(setup: &Setup<'_>, query: Query) -> Result<Self, HashError> {
-        let rest = if setup.lsh.fill { Rest::Fill } else { Rest::Leave };
-        Ok(Self::with(setup.tables()?, vec![query], setup.retrieve, setup.budget, rest))
-    }
-
-    /// As `of`, with given tables.
     pub fn new(tables: HashTables, query: Query, budget: usize, fill: bool) -> Self {
         let rest = if fill { Rest::Fill } else { Rest::Leave };
-        Self::with(tables, vec![query], budget, budget, rest)
+        Self::with(tables, Plan { queries: vec![query], found: budget, budget, rest })
     }
 
-    pub(super) fn with(
-        tables: HashTables,
-        queries: Vec<Query>,
-        found: usize,
-        budget: usize,
-        rest: Rest,
-    ) -> Self {
+    pub(super) fn with(tables: HashTables, plan: Plan) -> Self {
+        let Plan { queries, found, budget, rest } = plan;
         Self {
             tables,
             queries,
@@ -234,8 +242,16 @@ impl LshSampler {
 }
 
 /// The table with which a walk begins.
-fn first_table(tables: usize, rng: &mut Rng) -> usize {
+pub(super) fn first_table(tables: usize, rng: &mut Rng) -> usize {
     below(rng.next_u64(), tables as u32) as usize
+}
+
+/// The true label whose turn it is to ask the tables for an example of the batch.
+pub(super) fn asking_label(request: &Request<'_>, position: usize) -> Option<u32> {
+    let example = request.batch[position];
+    let labels = request.examples.labels(example as usize);
+    let turn = mix(request.seed, Stream::Label, request.iteration, u64::from(example));
+    labels.get(below(turn, labels.len() as u32) as usize).copied()
 }
 
 /// Lays the queries of a block of examples side by side.
@@ -246,12 +262,7 @@ fn load_queries(query: Query, request: &Request<'_>, positions: std::ops::Range<
         ids.iter_mut().zip(positions).for_each(|(id, position)| *id = position as u32);
         return block.load(request.cpu, request.embeddings.view(), ids);
     }
-    let label_of = |position: usize| {
-        let example = request.batch[position];
-        let labels = request.examples.labels(example as usize);
-        let turn = mix(request.seed, Stream::Label, request.iteration, u64::from(example));
-        labels.get(below(turn, labels.len() as u32) as usize).copied()
-    };
+    let label_of = |position: usize| asking_label(request, position);
     for (id, position) in ids.iter_mut().zip(positions.clone()) {
         *id = label_of(position).unwrap_or(0);
     }

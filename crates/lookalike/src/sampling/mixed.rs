@@ -14,10 +14,10 @@
 //! probability of being hashed has to be known.
 
 use super::config::{MixedQuery, SamplerError, Setup};
-use super::lsh::{LshSampler, Query, Rest};
+use super::lsh::{Plan, Query, Rest};
 
-/// Makes the sampler.
-pub(super) fn mixed(setup: &Setup<'_>) -> Result<LshSampler, SamplerError> {
+/// What it asks of its tables.
+pub(super) fn mixed(setup: &Setup<'_>) -> Result<Plan, SamplerError> {
     let (budget, share) = (setup.budget, setup.mixed.hashed_share);
     if !(0.0..=1.0).contains(&share) {
         return Err(SamplerError::HashedShare { found: share.to_string() });
@@ -28,5 +28,5 @@ pub(super) fn mixed(setup: &Setup<'_>) -> Result<LshSampler, SamplerError> {
         MixedQuery::Both => vec![Query::Label, Query::Embedding],
     };
     let found = (budget as f64 * share).round() as usize;
-    Ok(LshSampler::with(setup.tables()?, queries, found, budget, Rest::Estimate))
+    Ok(Plan { queries, found, budget, rest: Rest::Estimate })
 }

@@ -24,6 +24,7 @@ mod inclusion;
 pub mod log_uniform;
 pub mod lsh;
 pub mod mixed;
+mod sharded;
 mod static_sampler;
 mod top_k;
 pub mod uniform;
@@ -33,6 +34,7 @@ pub use candidates::{Candidates, Counts};
 pub use config::{LshConfig, MixedConfig, MixedQuery, SamplerError, SamplerKind, Setup, build};
 pub use feature_index::{FeatureIndex, NearClasses, Truths};
 pub use lsh::{LshSampler, Query};
+pub use sharded::build_sharded;
 
 use lookalike_kernels::Cpu;
 

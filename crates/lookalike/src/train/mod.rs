@@ -20,6 +20,7 @@ mod keeper;
 mod output;
 mod record;
 mod run;
+mod sharded;
 mod sparse;
 mod stages;
 mod state;

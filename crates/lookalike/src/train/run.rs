@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::trainer::{StepReport, TrainError, Trainer};
 use crate::data::Examples;
 use crate::metrics::MetricOptions;
-use crate::predict::{Evaluation, Predictor, Search};
+use crate::predict::Evaluation;
 
 /// How often to evaluate.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -51,8 +51,8 @@ pub struct Validation<'a> {
 impl Validation<'_> {
     /// Measures the model as it is now.
     pub fn evaluate(&self, trainer: &Trainer<'_>) -> Evaluation {
-        Predictor::new(&trainer.model, trainer.cpu())
-            .evaluate(&self.examples, self.unknown_labels, &self.metrics, Search::Exact)
+        trainer
+            .evaluate(&self.examples, self.unknown_labels, &self.metrics)
             .expect("metric options are checked before training starts")
     }
 }
@@ -139,7 +139,9 @@ fn run_steps(
         observer.on_step(trainer, &report);
         let seconds = report.progress.train_seconds - started;
         let out_of_time = plan.time_limit.is_some_and(|limit| seconds >= limit.as_secs_f64());
-        if observer.should_stop() {
+        // Ranks have clocks and users of their own, and must end at the same step.
+        let [out_of_time, is_stopped] = trainer.wishes_of_all([out_of_time, observer.should_stop()]);
+        if is_stopped {
             return Ok(Outcome::Stopped);
         }
         if let Some(validation) = &plan.validation {

@@ -11,7 +11,7 @@ use super::hidden_step::HiddenStep;
 use super::input_step::InputStep;
 use super::output::{FullStep, OutputLayer, Proposed, SampledStep};
 use super::stages::{Stage, StageClock, StageTimes};
-use crate::collective::Alone;
+use crate::collective::{Alone, Collective, Shard};
 use crate::data::Examples;
 use crate::model::{Activations, Network};
 use crate::optim::NetworkMoments;
@@ -26,9 +26,12 @@ pub enum Proposer {
     Sampler(Box<dyn Sampler>),
 }
 
-/// Everything a step allocates, kept between batches.
+/// Everything a step allocates, kept between batches, and the other ranks if there are
+/// any.
 #[derive(Debug, Default)]
 pub struct Step {
+    /// The classes that are here, if not all are.
+    shard: Option<Shard>,
     activations: Activations,
     candidates: Candidates,
     /// How much each example of the batch counts; empty if each counts 1.
@@ -43,6 +46,11 @@ pub struct Step {
 }
 
 impl Step {
+    /// The step of one rank of several; as `default` if there are no others.
+    pub fn of(shard: &Shard) -> Self {
+        Self { shard: (!shard.is_whole()).then(|| shard.clone()), ..Self::default() }
+    }
+
     /// Moves the network by one batch; gives the mean loss of its examples.
     /// Classes that are known to be `near` the examples may be told to samplers.
     pub fn run(
@@ -126,11 +134,12 @@ impl Step {
             sampler.propose(&request, &mut self.candidates);
             clock.end_both([Stage::Hash, Stage::Sample], sampler.stats().hashing_share);
         }
+        let shard = self.shard.as_ref();
         let layer = OutputLayer {
             rows: &mut network.output,
             moments: &mut moments.output,
-            first_class: 0,
-            reducer: &mut Alone,
+            first_class: shard.map_or(0, |shard| shard.classes().start),
+            reducer: &mut shard.map_or(&Alone as &dyn Collective, Shard::collective),
         };
         match proposer {
             Proposer::All => {

@@ -1,5 +1,6 @@
 //! A model in training: the data, the order it is read in, and one step at a time.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use lookalike_kernels::Cpu;
@@ -9,10 +10,12 @@ use super::calibrate::calibrate;
 use super::changed::ChangedClasses;
 use super::config::{ConfigError, TrainConfig};
 use super::context::StepContext;
+use super::sharded;
 use super::sparse::{SparseTraining, hold_out};
 use super::stages::{Stage, StageClock, StageTimes};
 use super::state::{BestScore, Checkpoint, Progress, TrainingState};
 use super::step::{Proposer, Step};
+use crate::collective::{Collective, Disagreement, Shard};
 use crate::data::{DataFingerprint, Examples};
 use crate::hashing::{Incremental, RefreshSchedule};
 use crate::model::{ClassFrequencies, Model, Network};
@@ -33,6 +36,8 @@ pub struct StepReport {
     pub batch: usize,
     /// Whether the hash tables were refreshed before it.
     pub refreshed: bool,
+    /// Bytes that it sent to other ranks.
+    pub bytes_sent: u64,
 }
 
 /// Training went wrong.
@@ -67,6 +72,12 @@ pub enum TrainError {
         /// The data's number.
         data: usize,
     },
+    /// What can't be shared among ranks.
+    #[error("{0}")]
+    NotSharded(&'static str),
+    /// Ranks that would not do the same.
+    #[error(transparent)]
+    Disagreement(#[from] Disagreement),
     /// The best model so far can't be kept.
     #[error("cannot save the best model so far")]
     NotKept(#[source] super::run::KeepError),
@@ -90,6 +101,8 @@ pub struct Trainer<'a> {
     /// All that training needs besides.
     pub state: TrainingState,
     cpu: Cpu,
+    /// Which classes are here.
+    pub(super) shard: Shard,
     examples: Examples<'a>,
     proposer: Proposer,
     schedule: RefreshSchedule,
@@ -108,10 +121,22 @@ pub struct Trainer<'a> {
 impl<'a> Trainer<'a> {
     /// A new model for these examples.
     pub fn new(config: TrainConfig, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        Self::new_on(sharded::alone(), config, examples, cpu)
+    }
+
+    /// A new model on several ranks, each with its own trainer: they all call the same
+    /// methods in the same order.
+    pub fn new_on(
+        collective: Arc<dyn Collective>,
+        config: TrainConfig,
+        examples: Examples<'a>,
+        cpu: Cpu,
+    ) -> Result<Self, TrainError> {
         let start = Instant::now();
         config.check(&examples)?;
         let shape = config.network(examples.num_features, examples.num_classes);
-        let mut network = Network::random(shape, config.init, config.seed);
+        let shard = Shard::new(collective, examples.num_classes);
+        let mut network = Network::random_shard(shape, config.init, config.seed, shard.classes());
         let bias = config.loss.over_candidates().starting_bias(examples.num_classes);
         network.output.bias.fill(bias);
         let state = TrainingState {
@@ -123,7 +148,7 @@ impl<'a> Trainer<'a> {
             best: BestScore::default(),
         };
         let model = Model::new(network, ClassFrequencies::of(&examples));
-        let mut trainer = Self::start(Checkpoint { model, state }, examples, cpu)?;
+        let mut trainer = Self::start(Checkpoint { model, state }, shard, examples, cpu)?;
         trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
         Ok(trainer)
     }
@@ -131,6 +156,17 @@ impl<'a> Trainer<'a> {
     /// Goes on with the data that the model was trained on; settings that do not
     /// belong to the model may have been changed in between.
     pub fn resume(checkpoint: Checkpoint, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        Self::resume_on(sharded::alone(), checkpoint, examples, cpu)
+    }
+
+    /// As [`resume`](Self::resume), on several ranks: of the checkpoint, which is whole,
+    /// each keeps its own classes.
+    pub fn resume_on(
+        collective: Arc<dyn Collective>,
+        checkpoint: Checkpoint,
+        examples: Examples<'a>,
+        cpu: Cpu,
+    ) -> Result<Self, TrainError> {
         let Checkpoint { model, state } = &checkpoint;
         state.config.check(&examples)?;
         check_sizes(model, &examples)?;
@@ -146,7 +182,8 @@ impl<'a> Trainer<'a> {
                 return Err(TrainError::ChangedData { expected, found });
             }
         }
-        Self::start(checkpoint, examples, cpu)
+        let shard = Shard::new(collective, examples.num_classes);
+        Self::start(checkpoint, shard, examples, cpu)
     }
 
     /// Goes on with other examples of the same shape, which count as further training
@@ -165,18 +202,31 @@ impl<'a> Trainer<'a> {
         if let Some(sparse) = &mut model.sparse {
             sparse.set_class_counts(&model.frequencies.examples_of_class);
         }
-        Self::start(checkpoint, examples, cpu)
+        let shard = Shard::whole(examples.num_classes);
+        Self::start(checkpoint, shard, examples, cpu)
     }
 
-    fn start(checkpoint: Checkpoint, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+    fn start(
+        checkpoint: Checkpoint,
+        shard: Shard,
+        examples: Examples<'a>,
+        cpu: Cpu,
+    ) -> Result<Self, TrainError> {
         let Checkpoint { mut model, mut state } = checkpoint;
+        sharded::check(&state.config, &model, &shard)?;
+        sharded::agree(&state, cpu, &shard)?;
+        sharded::cut(&mut model, &mut state, &shard);
         let config = &state.config;
         let output = &model.network.output;
         let proposer = match config.sampler {
             SamplerKind::Full => Proposer::All,
             kind => {
                 let setup = config.setup(&model.frequencies.examples_of_class, output.dim);
-                Proposer::Sampler(sampling::build(kind, &setup).map_err(ConfigError::from)?)
+                let sampler = match shard.is_whole() {
+                    true => sampling::build(kind, &setup),
+                    false => sampling::build_sharded(kind, &setup, &shard),
+                };
+                Proposer::Sampler(sampler.map_err(ConfigError::from)?)
             }
         };
         let tracks_changes = config.sampler.uses_tables() && config.lsh.incremental != Incremental::Never;
@@ -215,7 +265,8 @@ impl<'a> Trainer<'a> {
             cpu,
             examples,
             proposer,
-            step: Step::default(),
+            step: Step::of(&shard),
+            shard,
             sparse,
             times: StageTimes::default(),
             order,
@@ -271,11 +322,12 @@ impl<'a> Trainer<'a> {
 
     /// Who proposes negatives and how, in a sentence for the user.
     pub fn describe_sampler(&self) -> String {
-        let (config, output) = (&self.state.config, &self.model.network.output);
-        let (budget, retrieve) = (config.budget_for(output.len), config.retrieve_for(output.len));
+        let (config, dim) = (&self.state.config, self.model.network.output.dim);
+        let classes = self.model.num_classes();
+        let (budget, retrieve) = (config.budget_for(classes), config.retrieve_for(classes));
         match config.sampler {
             SamplerKind::Full => "full softmax: every class is scored".into(),
-            kind if kind.uses_tables() => match config.lsh.choose(retrieve, output.len, output.dim) {
+            kind if kind.uses_tables() => match config.lsh.choose(retrieve, classes, dim) {
                 Ok(choice) if retrieve > budget => {
                     format!("{kind}, the best {budget} of up to {retrieve} negatives an example: {choice}")
                 }
@@ -301,6 +353,10 @@ impl<'a> Trainer<'a> {
     pub fn calibrate(&mut self) {
         let start = Instant::now();
         let held_out = self.state.held_out.as_deref().unwrap_or_default();
+        // A rank that knows some classes only can't rank all; its models have none.
+        if !self.shard.is_whole() {
+            return;
+        }
         if self.model.calibration.is_none() && !held_out.is_empty() {
             self.model.calibration = calibrate(self.cpu, &self.model, &self.examples, held_out);
             self.state.progress.train_seconds += start.elapsed().as_secs_f64();
@@ -311,6 +367,7 @@ impl<'a> Trainer<'a> {
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
         let start = Instant::now();
         self.model.calibration = None;
+        let sent_before = self.shard.collective().bytes_sent();
         let progress = self.state.progress;
         let starts_epoch = progress.position == 0;
         if self.order_epoch != Some(progress.epoch) {
@@ -337,7 +394,8 @@ impl<'a> Trainer<'a> {
         }
         self.advance(end, start.elapsed().as_secs_f64());
         let batch = end - progress.position;
-        Ok(StepReport { progress: self.state.progress, loss, rate, batch, refreshed })
+        let bytes_sent = self.shard.collective().bytes_sent() - sent_before;
+        Ok(StepReport { progress: self.state.progress, loss, rate, batch, refreshed, bytes_sent })
     }
 
     /// Moves all parts of the model by a batch; gives the network's loss.

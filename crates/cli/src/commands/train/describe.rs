@@ -29,6 +29,11 @@ pub(super) fn start(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn
             count(held_out)
         ));
     }
+    let (shard, ranks) = (trainer.shard(), trainer.shard().collective().size());
+    if ranks > 1 {
+        let here = count(shard.classes().len());
+        say(format!("{ranks} ranks share the classes: {here} of them and their hash tables are on this one"));
+    }
     say(trainer.describe_sampler());
     if progress.iteration > 0 {
         say(format!("going on after epoch {}, step {}", progress.epoch, progress.iteration));

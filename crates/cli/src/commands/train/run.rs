@@ -10,6 +10,7 @@ use lookalike::artifact::{self, DirectoryKeeper, DirectoryLock, check_destinatio
 use lookalike::data::Dataset;
 use lookalike::data::write::{check_file, check_folder};
 use lookalike::metrics::Metrics;
+use lookalike::model::Model;
 use lookalike::predict::{Evaluation, Predictor, Search};
 use lookalike::train::{
     Checkpoint, Every, NothingKept, Outcome, RunPlan, TrainConfig, Trainer, Validation, run as run_training,
@@ -22,10 +23,11 @@ use crate::exit::{INTERRUPTED, usage};
 use crate::input::{self, Input};
 use crate::output::inform;
 use crate::progress::RunProgress;
+use crate::ranks;
 
 pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Result<ExitCode> {
     let say = |line: String| {
-        if !arguments.quiet {
+        if !arguments.quiet && ranks::is_first() {
             inform!("{line}");
         }
     };
@@ -41,7 +43,7 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         _ => None,
     };
     let mut _lock = None;
-    if !arguments.print_config {
+    if !arguments.print_config && ranks::is_first() {
         check_outputs(arguments)?;
         _lock = arguments.model.as_deref().map(DirectoryLock::take).transpose()?;
     }
@@ -85,10 +87,11 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         check_labels(path, valid)?;
     }
     let inputs = (test.as_ref(), valid.as_ref());
-    let outcome = train_and_save(arguments, &mut trainer, inputs, &mut times, &say)?;
-    if let Some(test) = &test {
-        times.enter(Part::Evaluation);
-        let evaluation = measure(arguments, &trainer, test)?;
+    let (outcome, saved) = train_and_save(arguments, &mut trainer, inputs, &mut times, &say)?;
+    times.enter(Part::Evaluation);
+    if let Some(test) = &test
+        && let Some(evaluation) = measure_saved(arguments, &trainer, saved, test)?
+    {
         crate::commands::evaluate::print(&evaluation, test.unknown_labels_total(), false)?;
     }
     say(times.end());
@@ -98,6 +101,9 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
 /// The settings with what flags override, and nothing else.
 pub(super) fn print_settings(arguments: &TrainArguments, mut settings: Settings) -> anyhow::Result<ExitCode> {
     arguments.settings.apply(&mut settings.training)?;
+    if !ranks::is_first() {
+        return Ok(ExitCode::SUCCESS);
+    }
     write!(std::io::stdout(), "{}", settings.to_toml()?)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -124,7 +130,7 @@ fn start<'a>(
     data: &'a Input,
 ) -> anyhow::Result<Trainer<'a>> {
     arguments.settings.apply(&mut settings.training)?;
-    Ok(Trainer::new(settings.training, data.view(), arguments.machine.cpu()?)?)
+    Ok(Trainer::new_on(ranks::all(), settings.training, data.view(), arguments.machine.cpu()?)?)
 }
 
 fn go_on<'a>(
@@ -133,7 +139,7 @@ fn go_on<'a>(
     data: &'a Input,
 ) -> anyhow::Result<Trainer<'a>> {
     arguments.settings.apply(&mut checkpoint.state.config)?;
-    Ok(Trainer::resume(checkpoint, data.view(), arguments.machine.cpu()?)?)
+    Ok(Trainer::resume_on(ranks::all(), checkpoint, data.view(), arguments.machine.cpu()?)?)
 }
 
 /// What can't be written must show before hours of training.
@@ -178,7 +184,11 @@ fn open_other(
 }
 
 fn progress(arguments: &TrainArguments, trainer: &Trainer<'_>) -> anyhow::Result<RunProgress> {
-    let mut progress = RunProgress::new(trainer.planned_steps(), arguments.quiet);
+    let is_first = ranks::is_first();
+    let mut progress = RunProgress::new(trainer.planned_steps(), arguments.quiet || !is_first);
+    if !is_first {
+        return Ok(progress);
+    }
     if let Some(path) = &arguments.log {
         progress = progress.with_log(path, arguments.resume)?;
     }
@@ -188,14 +198,24 @@ fn progress(arguments: &TrainArguments, trainer: &Trainer<'_>) -> anyhow::Result
     Ok(progress)
 }
 
-/// Runs the loop; afterwards `trainer.model` is the model that was saved.
+/// Where the model is that was saved, or would have been.
+enum Saved {
+    /// It is the trainer's.
+    Trainer,
+    /// An earlier one was better, and is here.
+    Loaded(Box<Model>),
+    /// An earlier one was better, and the first rank has it.
+    OnFirstRank,
+}
+
+/// Runs the loop and saves.
 fn train_and_save(
     arguments: &TrainArguments,
     trainer: &mut Trainer<'_>,
     (test, valid): (Option<&Input>, Option<&Input>),
     times: &mut Times,
     say: &dyn Fn(String),
-) -> anyhow::Result<Outcome> {
+) -> anyhow::Result<(Outcome, Saved)> {
     let mut progress = progress(arguments, trainer)?;
     let watched = valid.or(test);
     // What only tells how training goes need not be exact; the end is.
@@ -246,10 +266,9 @@ fn train_and_save(
     let trained = trainer.state.progress.train_seconds - trained_before;
     times.moved(Part::Training, Part::Evaluation, (seconds - trained).max(0.0));
     describe::end(trainer, outcome, had_sparse_part, say);
-    if let Some(keeper) = keeper {
-        save(trainer, keeper, say)?;
-    }
-    Ok(outcome)
+    progress.wire().into_iter().for_each(say);
+    let saved = keeper.map(|keeper| save(trainer, keeper, say)).transpose()?;
+    Ok((outcome, saved.unwrap_or(Saved::Trainer)))
 }
 
 /// Some of the examples of a file, evenly spread.
@@ -269,33 +288,47 @@ impl Sample {
     }
 }
 
-/// Saves the model, unless the best one is there already; then `trainer.model` becomes
-/// that one.
-fn save(trainer: &mut Trainer<'_>, mut keeper: DirectoryKeeper, say: &dyn Fn(String)) -> anyhow::Result<()> {
+/// Saves the model, unless the best one is there already.
+fn save(trainer: &Trainer<'_>, mut keeper: DirectoryKeeper, say: &dyn Fn(String)) -> anyhow::Result<Saved> {
     let directory = keeper.directory().display().to_string();
     if !keeper.has_best() {
         keeper.save(trainer).with_context(|| format!("cannot save the model to {directory}"))?;
         say(format!("saved to {directory}"));
-        return Ok(());
+        return Ok(Saved::Trainer);
+    }
+    if !ranks::is_first() {
+        return Ok(Saved::OnFirstRank);
     }
     let saved = artifact::load(keeper.directory())?;
-    trainer.model = saved.model;
     say(match keeper.found_better() {
         true => {
             format!("saved to {directory}: the best on --valid, of step {}", saved.record.progress.iteration)
         }
         false => format!("{directory} was the best on --valid and is left as it is"),
     });
-    Ok(())
+    Ok(Saved::Loaded(Box::new(saved.model)))
 }
 
+/// Measures the model as it is now, on all ranks.
 fn measure(arguments: &TrainArguments, trainer: &Trainer<'_>, input: &Input) -> anyhow::Result<Evaluation> {
     let unknown = |i: usize| input.unknown_labels(i);
-    let options = arguments.metrics.options();
-    Ok(Predictor::new(&trainer.model, trainer.cpu()).evaluate(
-        &input.view(),
-        &unknown,
-        &options,
-        Search::Exact,
-    )?)
+    Ok(trainer.evaluate(&input.view(), &unknown, &arguments.metrics.options())?)
+}
+
+/// Measures the model that was saved; the first rank tells.
+fn measure_saved(
+    arguments: &TrainArguments,
+    trainer: &Trainer<'_>,
+    saved: Saved,
+    input: &Input,
+) -> anyhow::Result<Option<Evaluation>> {
+    let unknown = |i: usize| input.unknown_labels(i);
+    Ok(match saved {
+        Saved::Trainer => Some(measure(arguments, trainer, input)?).filter(|_| ranks::is_first()),
+        Saved::Loaded(model) => {
+            let (predictor, options) = (Predictor::new(&*model, trainer.cpu()), arguments.metrics.options());
+            Some(predictor.evaluate(&input.view(), &unknown, &options, Search::Exact)?)
+        }
+        Saved::OnFirstRank => None,
+    })
 }

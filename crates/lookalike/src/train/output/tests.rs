@@ -1,11 +1,9 @@
 //! Two shards of an output layer, each with a reducer, against the whole layer.
 
-use std::sync::{Barrier, Mutex};
-
 use lookalike_kernels::Cpu;
 
 use super::*;
-use crate::collective::Alone;
+use crate::collective::{Alone, Threads};
 use crate::data::Dataset;
 use crate::loss::Loss;
 use crate::model::{Embeddings, Numbers, Storage};
@@ -102,57 +100,10 @@ fn step(classes: std::ops::Range<usize>, loss: Loss, is_full: bool, reducer: &mu
     (loss, gradient, weights.to_vec(), rows.bias.clone())
 }
 
-/// Shards in threads of one process, who wait for each other at every reduction.
-struct Shard<'a> {
-    rank: usize,
-    places: &'a Mutex<Vec<Vec<f64>>>,
-    barrier: &'a Barrier,
-}
-
-impl Shard<'_> {
-    fn join(&mut self, values: &mut [f64], join: fn(f64, f64) -> f64) {
-        self.places.lock().unwrap()[self.rank] = values.to_vec();
-        self.barrier.wait();
-        let places = self.places.lock().unwrap().clone();
-        for (i, value) in values.iter_mut().enumerate() {
-            *value = places[1..].iter().fold(places[0][i], |all, other| join(all, other[i]));
-        }
-        self.barrier.wait();
-    }
-
-    fn join_f32(&mut self, values: &mut [f32], join: fn(f64, f64) -> f64) {
-        let mut wide: Vec<f64> = values.iter().map(|&x| f64::from(x)).collect();
-        self.join(&mut wide, join);
-        values.iter_mut().zip(wide).for_each(|(value, x)| *value = x as f32);
-    }
-}
-
-impl Reducer for Shard<'_> {
-    fn maxima(&mut self, values: &mut [f32]) {
-        self.join_f32(values, f64::max);
-    }
-    fn sums(&mut self, values: &mut [f32]) {
-        self.join_f32(values, |a, b| a + b);
-    }
-    fn sums_f64(&mut self, values: &mut [f64]) {
-        self.join(values, |a, b| a + b);
-    }
-}
-
-fn sharded(loss: Loss, is_full: bool) -> [Outcome; 2] {
-    let (places, barrier) = (Mutex::new(vec![Vec::new(); 2]), Barrier::new(2));
-    std::thread::scope(|scope| {
-        let shards = [0..CUT, CUT..CLASSES].into_iter().enumerate().map(|(rank, classes)| {
-            let (places, barrier) = (&places, &barrier);
-            scope.spawn(move || {
-                // A pool of its own: a shard that waits must not hold a thread of the other.
-                let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-                pool.install(|| step(classes, loss, is_full, &mut Shard { rank, places, barrier }))
-            })
-        });
-        let shards: Vec<_> = shards.collect();
-        let mut outcomes = shards.into_iter().map(|shard| shard.join().unwrap());
-        [outcomes.next().unwrap(), outcomes.next().unwrap()]
+fn sharded(loss: Loss, is_full: bool) -> Vec<Outcome> {
+    Threads::run(2, |collective| {
+        let classes = if collective.rank() == 0 { 0..CUT } else { CUT..CLASSES };
+        step(classes, loss, is_full, &mut &*collective)
     })
 }
 
@@ -167,12 +118,13 @@ fn assert_close(found: &[f32], expected: &[f32], what: &str) {
 fn two_shards_move_as_the_whole_layer_does() {
     for (loss, is_full) in [(Loss::Softmax, false), (Loss::Softmax, true), (Loss::Nce, false)] {
         let whole = step(0..CLASSES, loss, is_full, &mut Alone);
-        let [first, second] = sharded(loss, is_full);
-        for shard in [&first, &second] {
+        let shards = sharded(loss, is_full);
+        for shard in &shards {
             assert!((shard.0 - whole.0).abs() < 1e-6, "loss {} and {}", shard.0, whole.0);
             assert_close(&shard.1, &whole.1, "gradient");
         }
-        assert_close(&[first.2, second.2].concat(), &whole.2, "weights");
-        assert_close(&[first.3, second.3].concat(), &whole.3, "biases");
+        let joined = |part: fn(&Outcome) -> &[f32]| shards.iter().map(part).collect::<Vec<_>>().concat();
+        assert_close(&joined(|shard| &shard.2), &whole.2, "weights");
+        assert_close(&joined(|shard| &shard.3), &whole.3, "biases");
     }
 }

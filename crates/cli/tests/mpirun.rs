@@ -1,0 +1,153 @@
+//! `mpirun lookalike train` with two ranks on this machine, as a user starts it. Built with
+//! the feature `mpi` alone; `scripts/test` runs it where there is an MPI.
+#![cfg(feature = "mpi")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use lookalike::random::{Stream, below, mix};
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_lookalike");
+/// No run may hang: the whole of it ends after so many seconds, with code 124.
+const SECONDS: &str = "300";
+
+/// Classes with three features each, one or two a line.
+fn examples(seed: u64) -> String {
+    let (lines, features, classes) = (800, 60, 90);
+    let mut text = format!("{lines} {features} {classes}\n");
+    for line in 0..lines {
+        let random = |i: u64, bound: u32| below(mix(seed, Stream::Data, line, i), bound);
+        let label = random(0, classes);
+        let mut ids: Vec<u32> =
+            (0..3).map(|i| below(mix(5, Stream::Data, u64::from(label), i), features)).collect();
+        ids.push(random(1, features));
+        ids.sort_unstable();
+        ids.dedup();
+        let values: Vec<String> = ids.iter().map(|id| format!("{id}:1")).collect();
+        text += &format!("{label} {}\n", values.join(" "));
+    }
+    text
+}
+
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("train.txt"), examples(1)).unwrap();
+    std::fs::write(folder.path().join("other.txt"), examples(2)).unwrap();
+    folder
+}
+
+const TRAIN: &str =
+    "train train.txt --preset plain --budget 12 --hidden 16 --batch 32 --epochs 4 --lr 0.01 --retrieve 0";
+
+fn run(folder: &Path, program: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args([SECONDS, program]).args(arguments).current_dir(folder);
+    let output = command.output().expect("timeout is part of every system");
+    assert_ne!(output.status.code(), Some(124), "{arguments:?} hangs");
+    output
+}
+
+fn alone(folder: &Path, line: &str) -> Output {
+    run(folder, PROGRAM, &line.split(' ').collect::<Vec<_>>())
+}
+
+/// Runs what each rank is to do; no line is split but at blanks.
+fn together(folder: &Path, lines: &[&str]) -> Output {
+    let mut arguments = vec!["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"];
+    for (rank, line) in lines.iter().enumerate() {
+        arguments.extend((rank > 0).then_some(":"));
+        arguments.extend(["-n", "1"]);
+        arguments.extend(line.split(' '));
+    }
+    run(folder, "mpirun", &arguments)
+}
+
+fn errors(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// What an evaluation prints for the model that a run saved.
+fn p_at_1(folder: &Path, model: &str) -> f64 {
+    let output = alone(folder, &format!("evaluate {model} train.txt --json"));
+    assert!(output.status.success(), "{}", errors(&output));
+    let values: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    values["P@1"].as_f64().or(values["metrics"]["P@1"].as_f64()).expect("P@1 is measured")
+}
+
+fn losses(folder: &Path, log: &str) -> Vec<f64> {
+    let text = std::fs::read_to_string(folder.join(log)).unwrap();
+    let entries = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    entries.filter_map(|entry| entry["loss"].as_f64()).collect()
+}
+
+/// All files of a model but those that tell of time.
+fn weights(folder: &Path, model: &str) -> Vec<(String, Vec<u8>)> {
+    let files = std::fs::read_dir(folder.join(model)).unwrap().map(|file| file.unwrap().path());
+    let name = |file: &Path| file.file_name().unwrap().to_string_lossy().into_owned();
+    let tensors = files.filter(|file| file.extension().is_some_and(|end| end == "safetensors"));
+    let mut tensors: Vec<_> = tensors.map(|file| (name(&file), std::fs::read(&file).unwrap())).collect();
+    tensors.sort();
+    assert!(!tensors.is_empty());
+    tensors
+}
+
+#[test]
+fn two_ranks_train_the_model_of_one_and_the_same_bits_again() {
+    let folder = folder();
+    let folder = folder.path();
+    for sampler in ["lsh-embedding", "lsh-label", "mixed", "full", "top-k", "log-uniform"] {
+        let line = format!("{TRAIN} --sampler {sampler}");
+        let one = alone(folder, &format!("{line} --log one.log --model one"));
+        assert!(one.status.success(), "{}", errors(&one));
+        for model in ["two", "again"] {
+            let rank = format!("{PROGRAM} {line} --log {model}.log --model {model}");
+            let both = together(folder, &[&rank, &rank]);
+            assert!(both.status.success(), "{}", errors(&both));
+            assert!(errors(&both).contains("bytes from this rank"), "{}", errors(&both));
+        }
+        let (expected, found) = (losses(folder, "one.log"), losses(folder, "two.log"));
+        assert!(!expected.is_empty() && expected.len() == found.len());
+        let close = |(a, b): (&f64, &f64)| (a - b).abs() < 1e-4;
+        assert!(expected.iter().zip(&found).all(close), "{sampler}: {found:?} and {expected:?}");
+        assert!((p_at_1(folder, "one") - p_at_1(folder, "two")).abs() < 0.3, "{sampler}");
+        assert!(weights(folder, "two") == weights(folder, "again"), "{sampler}");
+    }
+}
+
+#[test]
+fn ranks_that_would_not_do_the_same_are_named() {
+    let folder = folder();
+    let first = format!("{PROGRAM} {TRAIN}");
+    for (second, what) in [
+        (first.replace("train.txt", "other.txt"), "rank 1 has training data"),
+        (format!("{first} --seed 9"), "rank 1 has settings"),
+        (first.replace("train.txt", "missing.txt"), "missing.txt"),
+    ] {
+        let output = together(folder.path(), &[&first, &second]);
+        assert!(!output.status.success());
+        assert!(errors(&output).contains(what), "{}", errors(&output));
+    }
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_all() {
+    let folder = folder();
+    let forever = format!("{PROGRAM} {} --quiet", TRAIN.replace("--epochs 4", "--epochs 1000000"));
+    let killed = format!("timeout --signal KILL 5 {forever}");
+    let output = together(folder.path(), &[&forever, &killed]);
+    assert!(!output.status.success());
+    assert!(!errors(&output).is_empty());
+}
+
+#[test]
+fn what_ranks_cannot_share_is_refused() {
+    let folder = folder();
+    let rank = format!("{PROGRAM} train train.txt --model model");
+    let output = together(folder.path(), &[&rank, &rank]);
+    assert!(!output.status.success() && errors(&output).contains("--preset plain"), "{}", errors(&output));
+    let rank = format!("{PROGRAM} data stats train.txt");
+    let output = together(folder.path(), &[&rank, &rank]);
+    assert!(!output.status.success() && errors(&output).contains("start one"), "{}", errors(&output));
+    assert!(!folder.path().join("model").exists());
+}

@@ -1,0 +1,137 @@
+//! Sums and maxima over ranks, joined in the order of ranks.
+//!
+//! Each rank joins one slice of the numbers: the others send it their share of
+//! that slice, and it sends back what came out. So a rank sends 2·(R - 1)/R times the
+//! numbers whatever R is, as the best ring does, and the order of a sum does not depend
+//! on who came first. Few numbers, where the two ways would cost more than the bytes,
+//! go to everybody at once, and everybody joins them alike.
+
+use bytemuck::{NoUninit, Pod, Zeroable};
+
+use super::Collective;
+
+/// Everybody sends everything to everybody as long as nobody gets more bytes than this.
+const SMALL_BYTES: usize = 16 << 10;
+/// Bytes that go to rank 0 in one message: what MPI counts with 31 bits.
+const CHUNK_BYTES: usize = 64 << 20;
+
+impl dyn Collective + '_ {
+    /// Element by element, the sum over all ranks.
+    pub fn sum_f32(&self, values: &mut [f32]) {
+        reduce(self, values, |a, b| a + b);
+    }
+
+    /// Element by element, the sum over all ranks.
+    pub fn sum_f64(&self, values: &mut [f64]) {
+        reduce(self, values, |a, b| a + b);
+    }
+
+    /// Element by element, the sum over all ranks.
+    pub fn sum_u32(&self, values: &mut [u32]) {
+        reduce(self, values, |a, b| a + b);
+    }
+
+    /// Element by element, the largest value of all ranks.
+    pub fn max_f32(&self, values: &mut [f32]) {
+        reduce(self, values, f32::max);
+    }
+
+    /// Whether any rank says so.
+    pub fn any(&self, wish: bool) -> bool {
+        let mut wishes = [u32::from(wish)];
+        self.sum_u32(&mut wishes);
+        wishes[0] > 0
+    }
+
+    /// The values of all ranks, in their order; all have as many.
+    pub fn gather<T: Pod>(&self, values: &[T]) -> Vec<T> {
+        if self.size() == 1 {
+            return values.to_vec();
+        }
+        let mut all = vec![T::zeroed(); values.len() * self.size()];
+        self.gather_bytes(bytemuck::cast_slice(values), bytemuck::cast_slice_mut(&mut all));
+        all
+    }
+
+    /// The bytes of each rank, however many they are.
+    pub fn gather_texts(&self, mine: &[u8]) -> Vec<Vec<u8>> {
+        let lens = self.gather(&[mine.len() as u64]);
+        let longest = lens.iter().copied().max().unwrap_or(0) as usize;
+        let mut padded = mine.to_vec();
+        padded.resize(longest, 0);
+        let all = self.gather(&padded);
+        let texts = lens.iter().enumerate().map(|(rank, &len)| &all[rank * longest..][..len as usize]);
+        texts.map(<[u8]>::to_vec).collect()
+    }
+
+    /// Rank 0 gets the values of all ranks, one rank's after the other's; they may be
+    /// differently many, and more than fit in a message. Nothing comes elsewhere.
+    pub fn collect<T: Pod>(&self, mine: &[T]) -> Vec<T> {
+        if self.size() == 1 {
+            return mine.to_vec();
+        }
+        let lens = self.gather(&[mine.len() as u64]);
+        let is_first = self.rank() == 0;
+        let total: u64 = lens.iter().sum();
+        let mut joined = vec![T::zeroed(); if is_first { total as usize } else { 0 }];
+        let chunk = (CHUNK_BYTES / size_of::<T>().max(1)).max(1);
+        let longest = lens.iter().copied().max().unwrap_or(0) as usize;
+        let starts: Vec<usize> = lens
+            .iter()
+            .scan(0, |next, &len| {
+                let start = *next;
+                *next += len as usize;
+                Some(start)
+            })
+            .collect();
+        for from in (0..longest).step_by(chunk) {
+            let width = chunk.min(longest - from);
+            let mut block = mine.get(from..mine.len().min(from + width)).unwrap_or(&[]).to_vec();
+            block.resize(width, T::zeroed());
+            let mut blocks = vec![T::zeroed(); if is_first { width * self.size() } else { 0 }];
+            self.collect_bytes(bytemuck::cast_slice(&block), bytemuck::cast_slice_mut(&mut blocks));
+            if is_first {
+                for ((block, &start), &len) in blocks.chunks_exact(width).zip(&starts).zip(&lens) {
+                    let there = (len as usize).saturating_sub(from).min(width);
+                    joined[start + from..][..there].copy_from_slice(&block[..there]);
+                }
+            }
+        }
+        joined
+    }
+}
+
+/// Joins the values of all ranks, element by element.
+fn reduce<T: NoUninit + Pod + Zeroable>(
+    collective: &dyn Collective,
+    values: &mut [T],
+    join: impl Fn(T, T) -> T,
+) {
+    let size = collective.size();
+    if size == 1 || values.is_empty() {
+        return;
+    }
+    if size_of_val(values) * size <= SMALL_BYTES {
+        let all = collective.gather(values);
+        return join_blocks(&all, values, join);
+    }
+    // The slices are equally long, so that the last may reach beyond the values.
+    let slice = values.len().div_ceil(size);
+    let mut mine = values.to_vec();
+    mine.resize(slice * size, T::zeroed());
+    let mut theirs = vec![T::zeroed(); slice * size];
+    collective.exchange_bytes(bytemuck::cast_slice(&mine), bytemuck::cast_slice_mut(&mut theirs));
+    let mut joined = vec![T::zeroed(); slice];
+    join_blocks(&theirs, &mut joined, join);
+    collective.gather_bytes(bytemuck::cast_slice(&joined), bytemuck::cast_slice_mut(&mut mine));
+    values.copy_from_slice(&mine[..values.len()]);
+}
+
+/// Joins blocks, one a rank, in their order.
+fn join_blocks<T: Copy>(blocks: &[T], out: &mut [T], join: impl Fn(T, T) -> T) {
+    let mut blocks = blocks.chunks_exact(out.len());
+    out.copy_from_slice(blocks.next().expect("a block a rank"));
+    for block in blocks {
+        out.iter_mut().zip(block).for_each(|(all, &one)| *all = join(*all, one));
+    }
+}
