@@ -87,7 +87,7 @@ def _check(given: Mapping[str, Any]) -> None:
             if not is_whole or number < 1:
                 raise ValueError(f"{name} is {value!r}, but must be a whole number, 1 or more")
     rate = given.get("lr", 1.0)
-    if not isinstance(rate, Real) or isinstance(rate, bool) or not 0 < rate < float("inf"):
+    if not isinstance(rate, Real) or isinstance(rate, bool) or not 0 < float(rate) < float("inf"):
         raise ValueError(f"lr is {rate!r}, but must be a number above 0, such as 0.01")
     seed = given.get("seed", 0)
     if not isinstance(seed, Integral) or seed < 0:

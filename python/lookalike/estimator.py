@@ -395,8 +395,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if threshold is not None:
-            classes, probabilities = self.top_k(X, min(k or 100, len(self.classes_)))
-            pairs = zip(classes, probabilities, strict=True)
+            best, probabilities = self.top_k(X, min(k or 100, len(self.classes_)))
+            pairs = zip(best, probabilities, strict=True)
             return [row[of_row >= threshold] for row, of_row in pairs]
         features = self._features(X, reset=False)
         ids, _ = self._model.predict(features, 1 if k is None else k, False, self.threads)
