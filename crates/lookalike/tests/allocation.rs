@@ -75,7 +75,7 @@ fn a_step_allocates_nothing_in_the_steady_state() {
     let nce =
         TrainConfig { loss: lookalike::loss::Loss::Nce, sampler: SamplerKind::LogUniform, ..usual.clone() };
     check(&data, nce);
-    let sparse = SparseConfig { epochs: STEPS_MAX, ..SparseConfig::default() };
+    let sparse = SparseConfig { epochs: Some(STEPS_MAX), ..SparseConfig::default() };
     check(&data, TrainConfig { sparse: Some(sparse), ..usual.clone() });
     check(&data, TrainConfig { sparse: Some(sparse), sampler: SamplerKind::Full, ..usual });
 }

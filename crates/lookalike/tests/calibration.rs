@@ -63,7 +63,7 @@ fn calibration_error(model: &Model, data: &Dataset) -> f64 {
 #[test]
 fn probabilities_of_new_examples_are_true() {
     for labels in [LabelsPerExample::One, LabelsPerExample::Several] {
-        for sparse in [None, Some(SparseConfig { epochs: 3, ..Default::default() })] {
+        for sparse in [None, Some(SparseConfig { epochs: Some(3), ..Default::default() })] {
             let train = data(1, 8000, labels);
             let trainer = trained(TrainConfig { sparse, ..config() }, &train);
             let calibration = trainer.model.calibration.as_ref().unwrap();

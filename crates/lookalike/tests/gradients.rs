@@ -16,6 +16,8 @@ use lookalike_kernels::Cpu;
 
 const FEATURES: usize = 40;
 const CLASSES: usize = 120;
+/// Some examples have more labels, some fewer.
+const LABELS_COUNTED: usize = 2;
 
 /// A few examples of different weights, among them one without labels, one without
 /// features, one with 50 labels and one that weighs nothing.
@@ -124,7 +126,9 @@ impl Case<'_> {
 
     /// The mean loss of the batch, each example's times its weight.
     fn loss(&self, parameters: &Parameters) -> f64 {
-        let weighted = |e| f64::from(self.examples.weights[e]) * self.example_loss(parameters, e);
+        let counted = |e: usize| self.scored[e].iter().filter(|s| s.1).count().min(LABELS_COUNTED) as f64;
+        let weight = |e: usize| f64::from(self.examples.weights[e]) * counted(e);
+        let weighted = |e| weight(e) * self.example_loss(parameters, e);
         let total: f64 = (0..self.examples.len()).map(weighted).sum();
         total / self.examples.len() as f64
     }
@@ -146,7 +150,7 @@ impl Case<'_> {
                 let sum: f64 = scores.iter().map(|(s, _)| s.exp()).sum();
                 scores.iter().filter(|s| s.1).map(|(s, _)| (sum.ln() - s) / truths).sum()
             }
-            Loss::Nce => scores
+            Loss::Logistic | Loss::Nce => scores
                 .iter()
                 .map(|&(s, truth)| if truth { (-s).exp().ln_1p() / truths } else { s.exp().ln_1p() })
                 .sum(),
@@ -200,6 +204,7 @@ fn check(setting: &Setting) {
         seed: 1,
         iteration: 0,
         loss: setting.loss,
+        labels_counted: LABELS_COUNTED,
         corrects_log_q: setting.corrects_log_q,
         keep: None,
     };
@@ -306,6 +311,14 @@ fn noise_contrastive_estimation_with_both_noises() {
     for sampler in [SamplerKind::LogUniform, SamplerKind::Frequency] {
         let activation = Activation::Relu;
         check(&Setting { sampler, loss: Loss::Nce, corrects_log_q: true, hidden: vec![20], activation });
+    }
+}
+
+#[test]
+fn a_logistic_loss_over_whatever_is_proposed() {
+    for sampler in [SamplerKind::LshEmbedding, SamplerKind::Mixed, SamplerKind::TopK] {
+        let activation = Activation::Linear;
+        check(&Setting { sampler, loss: Loss::Logistic, corrects_log_q: true, hidden: vec![20], activation });
     }
 }
 

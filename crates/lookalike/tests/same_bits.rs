@@ -215,10 +215,12 @@ fn levels_with_fused_multiply_add_train_the_same_model() {
     let mut configs: Vec<TrainConfig> =
         SamplerKind::ALL.map(|sampler| TrainConfig { sampler, ..usual.clone() }).to_vec();
     let noise = TrainConfig { loss: Loss::Nce, sampler: SamplerKind::LogUniform, ..usual.clone() };
+    let alone = TrainConfig { loss: Loss::Logistic, sampler: SamplerKind::Mixed, ..usual.clone() };
+    let counted = TrainConfig { labels_counted: 3, ..usual.clone() };
     let signs = LshConfig { family: Family::Simhash, ..LshConfig::default() };
     let deep = TrainConfig { hidden: vec![24, 40], activation: Activation::Relu, ..usual.clone() };
     let sparse = TrainConfig { sparse: Some(SparseConfig::default()), ..usual.clone() };
-    configs.extend([noise, TrainConfig { lsh: signs, ..usual }, deep, sparse]);
+    configs.extend([noise, alone, counted, TrainConfig { lsh: signs, ..usual }, deep, sparse]);
     let folder = std::env::temp_dir().join(format!("lookalike-same-bits-{}", std::process::id()));
     for config in configs {
         let found: Vec<_> = fused().map(|cpu| trained(cpu, &data, config.clone(), &folder)).collect();

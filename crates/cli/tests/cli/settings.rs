@@ -7,7 +7,7 @@ use toml::Value;
 use crate::support::Folder;
 
 /// A flag, and the settings it changes with their new values.
-const FLAGS: [(&str, &[(&str, &str)]); 42] = [
+const FLAGS: [(&str, &[(&str, &str)]); 43] = [
     ("--sampler lsh-label", &[("sampler", "'lsh-label'")]),
     ("--sampler nce", &[("sampler", "'log-uniform'"), ("loss", "'nce'")]),
     ("--budget 12", &[("budget", "12")]),
@@ -17,6 +17,7 @@ const FLAGS: [(&str, &[(&str, &str)]); 42] = [
     ("--hashed-share 0.25", &[("mixed.hashed-share", "0.25")]),
     ("--hashed-query label", &[("mixed.query", "'label'")]),
     ("--epochs 17", &[("epochs", "17")]),
+    ("--labels-counted 3", &[("labels-counted", "3")]),
     ("--batch 48", &[("batch", "48")]),
     ("--hidden 24,16", &[("hidden", "[24, 16]")]),
     ("--activation relu", &[("activation", "'relu'")]),

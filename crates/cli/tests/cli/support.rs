@@ -186,7 +186,7 @@ Tōkyō\tTokyo
 /// A test that trains into the place of another model means it.
 fn meant(line: &str) -> Option<&'static str> {
     let trains_anew = line.starts_with("train ") && line.contains("--model ") && !line.contains("--resume");
-    trains_anew.then_some("--overwrite")
+    (trains_anew && !line.contains("--overwrite")).then_some("--overwrite")
 }
 
 /// Splits at spaces; `'` keeps words together.

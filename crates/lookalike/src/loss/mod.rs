@@ -8,7 +8,8 @@
 //! | loss | over an example's candidates |
 //! |---|---|
 //! | [`Softmax`] | cross-entropy of the softmax with targets `1/|y|` |
-//! | [`Nce`] | logistic loss on each candidate (noise-contrastive estimation) |
+//! | [`LOGISTIC`] | logistic loss on each candidate by itself |
+//! | [`NCE`] | the same over noise of a known distribution: noise-contrastive estimation |
 //!
 //! An example's loss and gradient are multiplied by its weight. Examples without a
 //! label have none.
@@ -17,12 +18,12 @@
 //! number of times the sampler proposes the class, so that the sum over
 //! candidates estimates the sum over all classes.
 
-mod nce;
+mod logistic;
 mod row;
 mod running_sum;
 mod softmax;
 
-pub use nce::Nce;
+pub use logistic::{LOGISTIC, Logistic, NCE};
 pub(crate) use row::weighted_softmax_gradient;
 pub(crate) use running_sum::RunningSum;
 pub use softmax::Softmax;
@@ -47,6 +48,8 @@ pub enum Loss {
     /// Cross-entropy of the softmax over the candidates.
     #[default]
     Softmax,
+    /// Each candidate is a question of its own.
+    Logistic,
     /// Noise-contrastive estimation: each candidate is told from noise.
     Nce,
 }
@@ -56,6 +59,7 @@ impl Loss {
     pub fn name(self) -> &'static str {
         match self {
             Self::Softmax => "softmax",
+            Self::Logistic => "logistic",
             Self::Nce => "nce",
         }
     }
@@ -64,7 +68,8 @@ impl Loss {
     pub fn over_candidates(self) -> &'static dyn CandidateLoss {
         match self {
             Self::Softmax => &Softmax,
-            Self::Nce => &Nce,
+            Self::Logistic => &LOGISTIC,
+            Self::Nce => &NCE,
         }
     }
 }

@@ -26,7 +26,8 @@ pub(crate) const CLASS_TERMS: usize = 3;
 /// What is known of an example.
 pub(crate) const EXAMPLE_TERMS: usize = DISTANT_RANKS.len() + 2;
 
-/// How scores become probabilities; see the module's description.
+/// How scores become probabilities; see the module's description. Numbers are of 32 bits, so
+/// that they are the same after a way through a file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Calibration {
@@ -35,13 +36,13 @@ pub struct Calibration {
     /// Examples it was fitted on.
     pub examples: usize,
     /// What a distance between scores is measured in.
-    pub(crate) scale: f64,
+    pub(crate) scale: f32,
     /// Weights of what is known of a class, none negative: a lower score is no likelier.
-    pub(crate) class_weights: [f64; CLASS_TERMS],
+    pub(crate) class_weights: [f32; CLASS_TERMS],
     /// What is known of the example.
     pub(crate) example_terms: [ExampleTerm; EXAMPLE_TERMS],
     /// The logit where all else is 0.
-    pub(crate) bias: f64,
+    pub(crate) bias: f32,
     /// Nearly all of those examples had at least so many known features. Of less than was
     /// ever seen little is known: towards nothing, probabilities go towards the prior.
     pub(crate) least_known: usize,
@@ -60,19 +61,19 @@ pub enum LabelsPerExample {
 /// A weight, and the range that was seen when it was fitted: beyond it nothing is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ExampleTerm {
-    pub(crate) weight: f64,
-    pub(crate) low: f64,
-    pub(crate) high: f64,
+    pub(crate) weight: f32,
+    pub(crate) low: f32,
+    pub(crate) high: f32,
 }
 
 /// What is known of a class that so many others are better than: the higher, the likelier.
-pub(crate) fn class_terms(scale: f64, first: f32, score: f32, rank: usize) -> [f64; CLASS_TERMS] {
+pub(crate) fn class_terms(scale: f32, first: f32, score: f32, rank: usize) -> [f64; CLASS_TERMS] {
     let distance = distance(scale, first, score);
     [-distance, -distance.sqrt(), -(rank as f64).ln_1p()]
 }
 
 /// What is known of an example with these best scores.
-pub(crate) fn example_terms(scale: f64, best: &[f32], known_features: usize) -> [f64; EXAMPLE_TERMS] {
+pub(crate) fn example_terms(scale: f32, best: &[f32], known_features: usize) -> [f64; EXAMPLE_TERMS] {
     let first = best[0];
     let at = |rank: usize| best[rank.min(best.len() - 1)];
     let mut terms = [0.0; EXAMPLE_TERMS];
@@ -80,12 +81,12 @@ pub(crate) fn example_terms(scale: f64, best: &[f32], known_features: usize) -> 
         *term = (distance(scale, first, at(rank)) + LEAST_DISTANCE).ln();
     }
     terms[DISTANT_RANKS.len()] = (known_features as f64).ln_1p();
-    terms[DISTANT_RANKS.len() + 1] = f64::from(first) / scale;
+    terms[DISTANT_RANKS.len() + 1] = f64::from(first) / f64::from(scale);
     terms
 }
 
-fn distance(scale: f64, first: f32, score: f32) -> f64 {
-    (f64::from(first) - f64::from(score)).max(0.0) / scale
+fn distance(scale: f32, first: f32, score: f32) -> f64 {
+    (f64::from(first) - f64::from(score)).max(0.0) / f64::from(scale)
 }
 
 impl Calibration {
@@ -101,7 +102,7 @@ impl Calibration {
         let mut of_example = Probabilities {
             calibration: self,
             best,
-            logit: self.bias,
+            logit: f64::from(self.bias),
             share: 1.0,
             of_others: None,
             trust: 1.0,
@@ -111,7 +112,9 @@ impl Calibration {
             return of_example;
         }
         let terms = example_terms(self.scale, best, known_features);
-        let weighted = |(term, of): (&f64, &ExampleTerm)| term.max(of.low).min(of.high) * of.weight;
+        let weighted = |(term, of): (&f64, &ExampleTerm)| {
+            term.max(f64::from(of.low)).min(f64::from(of.high)) * f64::from(of.weight)
+        };
         of_example.logit += terms.iter().zip(&self.example_terms).map(weighted).sum::<f64>();
         if self.labels == LabelsPerExample::One {
             let sum: f64 = best.iter().map(|&score| of_example.alone(score)).sum();
@@ -156,7 +159,8 @@ impl Probabilities<'_> {
         let first = self.best.first().copied().unwrap_or(score);
         let rank = self.best.partition_point(|&better| better > score);
         let terms = class_terms(*scale, first, score, rank);
-        let logit: f64 = terms.iter().zip(class_weights).map(|(term, weight)| term * weight).sum();
+        let logit: f64 =
+            terms.iter().zip(class_weights).map(|(term, &weight)| term * f64::from(weight)).sum();
         1.0 / (1.0 + (-(self.logit + logit)).exp())
     }
 }

@@ -5,7 +5,7 @@
 //! stands for; a weight a word can. A class's sparse row has a weight for every
 //! feature that one of its training examples has, starts from the mean of those
 //! examples (so it is useful before the first step), and is trained by itself
-//! (see `train/sparse_step.rs`). What a class with `n_c` examples scores is
+//! (see `train/sparse/step.rs`). What a class with `n_c` examples scores is
 //!
 //! `score(x, c) = w_c · E_x + b_c + blend · (u_c · x + prior · ln n_c)`
 //!

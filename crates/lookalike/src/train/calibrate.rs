@@ -56,21 +56,24 @@ pub(super) fn calibrate(
         ranked.iter().map(|&i| examples.features(held_out[i] as usize).0.len()).collect();
     known.sort_unstable();
     let fitted = Regression::of(&pairs).fit();
+    if !fitted.iter().all(|&weight| (weight as f32).is_finite()) {
+        return None;
+    }
     let range = |term: usize| {
         let values = pairs.iter().map(|pair| pair.terms[term]);
         values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)))
     };
     let example_term = |i: usize| {
         let (low, high) = range(CLASS_TERMS + i);
-        ExampleTerm { weight: fitted[CLASS_TERMS + i], low, high }
+        ExampleTerm { weight: fitted[CLASS_TERMS + i] as f32, low: low as f32, high: high as f32 }
     };
     Some(Calibration {
         labels: model.frequencies.labels_per_example(),
         examples: ranked.len(),
         scale,
-        class_weights: std::array::from_fn(|i| fitted[i]),
+        class_weights: std::array::from_fn(|i| fitted[i] as f32),
         example_terms: std::array::from_fn(example_term),
-        bias: fitted[TERMS],
+        bias: fitted[TERMS] as f32,
         least_known: known[known.len() / UNUSUAL],
     })
 }
@@ -82,13 +85,13 @@ fn is_ranked(ranking: &TopK, example: usize) -> bool {
 }
 
 /// Between the first and the last score of a ranking; 1 where scores do not differ.
-fn mean_distance(ranking: &TopK, examples: &[usize]) -> f64 {
+fn mean_distance(ranking: &TopK, examples: &[usize]) -> f32 {
     let distance = |&i: &usize| {
         let scores = ranking.example(i).scores;
         f64::from(scores[0]) - f64::from(scores[scores.len() - 1])
     };
-    let mean = examples.iter().map(distance).sum::<f64>() / examples.len() as f64;
-    if mean > f64::from(f32::MIN_POSITIVE) { mean } else { 1.0 }
+    let mean = (examples.iter().map(distance).sum::<f64>() / examples.len() as f64) as f32;
+    if mean.is_normal() { mean } else { 1.0 }
 }
 
 /// A class of a ranking.

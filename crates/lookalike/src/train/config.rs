@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::sparse::SparseConfig;
+use super::sparse::{LABELS_COUNTED, SparseConfig};
 use crate::data::Examples;
 use crate::hashing::Codes;
 use crate::loss::Loss;
@@ -34,6 +34,10 @@ pub struct TrainConfig {
     pub sampler: SamplerKind,
     /// What is minimised.
     pub loss: Loss,
+    /// Labels of an example that count, at most: it counts once for each. With 1
+    /// every example counts alike, as in the paper, and recall is optimised; precision
+    /// counts labels.
+    pub labels_counted: usize,
     /// Whether scores are corrected by `ln q`; unset, each sampler's own default.
     pub log_q: Option<bool>,
     /// Negatives an example; unset, `sparsity` decides.
@@ -43,7 +47,7 @@ pub struct TrainConfig {
     pub sparsity: Option<f64>,
     /// Classes that the hash tables may give an example, of which the best `budget` are
     /// trained on. 0, or anything up to the budget, trains on all that they give, as the
-    /// paper does.
+    /// paper does. Unset, see [`TrainConfig::retrieve_for`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retrieve: Option<usize>,
     /// The mixed sampler.
@@ -101,6 +105,7 @@ impl Default for TrainConfig {
         Self {
             sampler: SamplerKind::LshEmbedding,
             loss: Loss::Softmax,
+            labels_counted: 1,
             log_q: None,
             budget: None,
             sparsity: None,
@@ -292,18 +297,21 @@ impl TrainConfig {
         // are few, many examples of a batch move the same row.
         let labels_mean = (labels as f32 / count.max(1) as f32).max(1.0);
         let rate = if has_few_classes { 1.0 } else { SparseConfig::default().rate } / labels_mean;
-        let sparse = fits.then(|| SparseConfig { rate, epochs, ..SparseConfig::default() });
+        let sparse = fits.then(|| SparseConfig { rate, ..SparseConfig::default() });
         why.push(match fits {
             true => {
                 "auto: sparse weights beside the network, and the training examples themselves; held-out examples say how much they count".into()
             }
             false => format!("auto: no sparse weights, which could be {entries_at_most:.0}"),
         });
-        // Where sparse weights bring near classes, the best of more gained nothing
-        // (docs/notes/selection.md).
-        let retrieve = sparse.map(|_| 0);
-        let calibrate = true;
-        (Self { epochs, batch, budget: Some(budget), retrieve, sparse, calibrate, ..Self::default() }, why)
+        let labels_counted = LABELS_COUNTED;
+        if labels > count {
+            why.push(format!(
+                "auto: an example counts once for each of its labels, up to {labels_counted}, as precision counts labels"
+            ));
+        }
+        let budget = Some(budget);
+        (Self { epochs, batch, labels_counted, budget, sparse, calibrate: true, ..Self::default() }, why)
     }
 
     /// Settings that may be meant so, and hardly ever do any good: a sentence each.
@@ -347,13 +355,16 @@ impl TrainConfig {
     }
 
     /// Classes that the hash tables may give an example: `retrieve`, or by default ten
-    /// times the budget, but no more than 1,000.
+    /// times the budget, but no more than 1,000; none besides the budget where there are
+    /// sparse weights (docs/notes/selection.md).
     pub fn retrieve_for(&self, num_classes: usize) -> usize {
         let budget = self.budget_for(num_classes);
         if !self.sampler.can_select() {
             return budget;
         }
-        let wanted = self.retrieve.unwrap_or(RETRIEVE_MAX.min(RETRIEVE_TIMES * budget));
+        // Where sparse weights bring near classes, the best of more gained nothing.
+        let by_default = if self.sparse.is_some() { 0 } else { RETRIEVE_MAX.min(RETRIEVE_TIMES * budget) };
+        let wanted = self.retrieve.unwrap_or(by_default);
         wanted.clamp(budget, num_classes.max(budget))
     }
 
@@ -403,11 +414,16 @@ impl TrainConfig {
         (f64::from(self.lr) * warmed * left) as f32
     }
 
+    /// Epochs that train the sparse part: all, unless fewer are asked for.
+    pub fn sparse_epochs(&self) -> usize {
+        self.sparse.and_then(|sparse| sparse.epochs).unwrap_or(self.epochs)
+    }
+
     /// The sparse part's learning rate at a step (from 0), with so many steps
     /// an epoch: falls to zero over its epochs, and stays there.
     pub fn sparse_rate_at(&self, iteration: u64, epoch_steps: u64) -> f32 {
         let Some(sparse) = &self.sparse else { return 0.0 };
-        let planned = (epoch_steps * sparse.epochs as u64).max(1);
+        let planned = (epoch_steps * self.sparse_epochs() as u64).max(1);
         sparse.rate * (1.0 - iteration as f64 / planned as f64).max(0.0) as f32
     }
 
@@ -423,6 +439,7 @@ impl TrainConfig {
         value((1..=1 << 20).contains(&self.batch), "batch", &self.batch, "from 1 to 1048576")?;
         value(self.epochs > 0, "epochs", &self.epochs, "at least 1")?;
         value(self.lr.is_finite() && self.lr > 0.0, "lr", &self.lr, "a positive number")?;
+        value(self.labels_counted > 0, "labels-counted", &0, "at least 1")?;
         value(self.budget != Some(0), "budget", &0, "at least 1")?;
         let sparsity = self.sparsity.unwrap_or(1.0);
         value(sparsity > 0.0 && sparsity <= 1.0, "sparsity", &sparsity, "above 0 and at most 1")?;

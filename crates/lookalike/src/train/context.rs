@@ -21,6 +21,8 @@ pub struct StepContext {
     pub iteration: u64,
     /// What is minimised.
     pub loss: Loss,
+    /// An example counts once for each of its labels, but for so many at most.
+    pub labels_counted: usize,
     /// Whether scores are corrected by `ln q` of the sampler.
     pub corrects_log_q: bool,
     /// Of the classes that an example's tables gave, those with the highest scores, so

@@ -110,7 +110,7 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Trains until done. However it ends, the model's probabilities are calibrated.
+/// Trains until done. However it ends, the model is complete.
 pub fn run(
     trainer: &mut Trainer<'_>,
     plan: &RunPlan<'_>,
@@ -118,7 +118,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, TrainError> {
     let outcome = run_steps(trainer, plan, keeper, observer)?;
-    trainer.calibrate();
+    trainer.settle();
     Ok(outcome)
 }
 
@@ -142,6 +142,7 @@ fn run_steps(
         // Ranks have clocks and users of their own, and must end at the same step.
         let [out_of_time, is_stopped] = trainer.wishes_of_all([out_of_time, observer.should_stop()]);
         if is_stopped {
+            trainer.settle();
             return Ok(Outcome::Stopped);
         }
         if let Some(validation) = &plan.validation {
@@ -154,6 +155,7 @@ fn run_steps(
             }
         }
         if out_of_time {
+            trainer.settle();
             return Ok(Outcome::TimeLimit);
         }
     }
@@ -165,7 +167,7 @@ fn evaluate(
     keeper: &mut dyn Keeper,
     observer: &mut dyn Observer,
 ) -> Result<(), TrainError> {
-    trainer.calibrate();
+    trainer.settle();
     let evaluation = validation.evaluate(trainer);
     let is_best = trainer.state.best.take(evaluation.first());
     observer.on_evaluation(trainer, &evaluation, is_best);

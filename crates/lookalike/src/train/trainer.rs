@@ -112,8 +112,10 @@ pub struct Trainer<'a> {
     /// Examples that are trained on, in this epoch's order.
     order: Vec<u32>,
     order_epoch: Option<usize>,
-    /// False at the start and after resuming within an epoch.
+    /// False for a new sampler: at the start and where sparse weights were dropped.
     has_tables: bool,
+    /// Whether held-out examples have chosen since the last step.
+    is_settled: bool,
     /// Classes moved since the last refresh, where the tables want to know.
     changed: ChangedClasses,
 }
@@ -218,17 +220,7 @@ impl<'a> Trainer<'a> {
         sharded::cut(&mut model, &mut state, &shard);
         let config = &state.config;
         let output = &model.network.output;
-        let proposer = match config.sampler {
-            SamplerKind::Full => Proposer::All,
-            kind => {
-                let setup = config.setup(&model.frequencies.examples_of_class, output.dim);
-                let sampler = match shard.is_whole() {
-                    true => sampling::build(kind, &setup),
-                    false => sampling::build_sharded(kind, &setup, &shard),
-                };
-                Proposer::Sampler(sampler.map_err(ConfigError::from)?)
-            }
-        };
+        let proposer = proposer(config, &model, &shard)?;
         let tracks_changes = config.sampler.uses_tables() && config.lsh.incremental != Incremental::Never;
         let changed = ChangedClasses::new(if tracks_changes { output.len } else { 0 });
         // Examples without a label or a weight teach nothing here and are left out.
@@ -247,7 +239,7 @@ impl<'a> Trainer<'a> {
             if is_new {
                 SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
             } else {
-                let is_trained = state.progress.epoch >= sparse.epochs;
+                let is_trained = state.progress.epoch >= config.sparse_epochs();
                 SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
             }
         });
@@ -272,6 +264,7 @@ impl<'a> Trainer<'a> {
             order,
             order_epoch: None,
             has_tables: false,
+            is_settled: false,
             changed,
         })
     }
@@ -350,7 +343,7 @@ impl<'a> Trainer<'a> {
 
     /// Lets held-out examples say how the model's scores, as they are now, become
     /// probabilities; the next step makes them worthless.
-    pub fn calibrate(&mut self) {
+    fn calibrate(&mut self) {
         let start = Instant::now();
         let held_out = self.state.held_out.as_deref().unwrap_or_default();
         // A rank that knows some classes only can't rank all; its models have none.
@@ -389,8 +382,9 @@ impl<'a> Trainer<'a> {
             return Err(TrainError::Diverged { loss, iteration, epoch, rate });
         }
         self.changed.add(self.step.touched_classes());
+        self.is_settled = false;
         if end == self.order.len() {
-            self.end_epoch();
+            self.end_epoch()?;
         }
         self.advance(end, start.elapsed().as_secs_f64());
         let batch = end - progress.position;
@@ -408,6 +402,7 @@ impl<'a> Trainer<'a> {
             seed: config.seed,
             iteration: progress.iteration,
             loss: config.loss,
+            labels_counted: config.labels_counted,
             corrects_log_q: config.corrects_log_q(),
             keep: config.keep_for(self.model.num_classes()),
         };
@@ -465,22 +460,58 @@ impl<'a> Trainer<'a> {
         self.has_tables = true;
     }
 
-    /// Lets held-out examples choose how much the other parts of the model count.
-    /// Where the sparse part is dropped and nothing is calibrated, they have nothing left
-    /// to choose and are trained on like the others.
-    fn end_epoch(&mut self) {
-        let Some(sparse) = &mut self.sparse else { return };
-        let TrainingState { config, progress, held_out, .. } = &mut self.state;
-        let is_last = progress.epoch + 1 >= config.epochs;
-        let held_out = held_out.get_or_insert_default();
-        if !sparse.end_epoch(self.cpu, &mut self.model, &self.examples, &self.order, held_out, is_last) {
+    /// A sparse part that does not help, also because it has diverged, is dropped at
+    /// the end of an epoch: searching near classes with it costs time. Where
+    /// nothing is calibrated, the held-out examples then have nothing left to choose and
+    /// are trained on like the others. The sampler has to find all negatives itself.
+    fn end_epoch(&mut self) -> Result<(), ConfigError> {
+        self.choose(self.state.progress.epoch + 1 >= self.state.config.epochs);
+        let has_held_out = self.state.held_out.as_ref().is_some_and(|held_out| !held_out.is_empty());
+        if has_held_out && self.model.sparse.as_ref().is_some_and(|sparse| sparse.blend() == 0.0) {
+            self.model.sparse = None;
             self.sparse = None;
-            config.sparse = None;
-            if !config.calibrate {
-                self.order.append(held_out);
+            self.state.config.sparse = None;
+            if !self.state.config.calibrate {
+                self.order.append(self.state.held_out.get_or_insert_default());
             }
+            self.proposer = proposer(&self.state.config, &self.model, &self.shard)?;
+            self.has_tables = false;
         }
+        Ok(())
     }
+
+    /// Makes the model complete as it is now, for whoever looks at it or keeps it before
+    /// training is done: held-out examples choose how much its other parts count, the
+    /// nearest examples among them, and say what scores mean. What is trained next does not
+    /// change by it.
+    pub fn settle(&mut self) {
+        if !self.is_settled {
+            self.choose(true);
+        }
+        self.calibrate();
+    }
+
+    fn choose(&mut self, with_nearest: bool) {
+        if let (Some(sparse), Some(held_out)) = (&self.sparse, &self.state.held_out) {
+            let choosing = (&self.order[..], &held_out[..]);
+            sparse.choose(self.cpu, &mut self.model, &self.examples, choosing, with_nearest);
+        }
+        self.is_settled = with_nearest;
+    }
+}
+
+/// Who proposes negatives of a shard's classes.
+fn proposer(config: &TrainConfig, model: &Model, shard: &Shard) -> Result<Proposer, ConfigError> {
+    let kind = config.sampler;
+    if kind == SamplerKind::Full {
+        return Ok(Proposer::All);
+    }
+    let setup = config.setup(&model.frequencies.examples_of_class, model.network.output.dim);
+    let sampler = match shard.is_whole() {
+        true => sampling::build(kind, &setup)?,
+        false => sampling::build_sharded(kind, &setup, shard)?,
+    };
+    Ok(Proposer::Sampler(sampler))
 }
 
 fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError> {
@@ -499,6 +530,7 @@ fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError>
 mod tests {
     use super::*;
     use crate::data::Dataset;
+    use crate::model::Numbers;
     use crate::train::sparse::hold_out;
     use crate::train::{SparseConfig, TrainConfig};
 
@@ -553,6 +585,47 @@ mod tests {
         }
         assert!(!postings.of(trained).0.is_empty());
         assert_ne!(row(&trainer, trained), trained_before);
+    }
+
+    /// Who looks at a model within an epoch sees all of it, and changes nothing.
+    #[test]
+    fn a_model_can_be_looked_at_at_any_time() {
+        let data = data();
+        let sparse = SparseConfig { held_out: 8, ..SparseConfig::default() };
+        let run = |looks: bool| {
+            let mut trainer = Trainer::new(config(sparse), data.view(), Cpu::detect()).unwrap();
+            while !trainer.is_done() {
+                trainer.step().unwrap();
+                if looks {
+                    trainer.settle();
+                    assert!(trainer.is_settled);
+                }
+            }
+            trainer.into_checkpoint().model
+        };
+        let (looked_at, left_alone) = (run(true), run(false));
+        let Numbers::F32(expected) = &left_alone.network.output.weights else { unreachable!() };
+        let Numbers::F32(found) = &looked_at.network.output.weights else { unreachable!() };
+        assert_eq!(found[..], expected[..]);
+        let weights =
+            |model: &Model| model.sparse.as_ref().map(|part| (part.weights().to_vec(), part.blend()));
+        assert_eq!(weights(&looked_at), weights(&left_alone));
+        let nearest = |model: &Model| model.neighbours.as_ref().map(|kept| kept.weight());
+        assert_eq!(nearest(&looked_at), nearest(&left_alone));
+    }
+
+    #[test]
+    fn settling_chooses_what_the_end_of_an_epoch_would() {
+        let data = data();
+        let sparse = SparseConfig { held_out: 8, ..SparseConfig::default() };
+        let mut trainer = Trainer::new(config(sparse), data.view(), Cpu::detect()).unwrap();
+        for _ in 0..3 {
+            trainer.step().unwrap();
+        }
+        let unseen = 77.0;
+        trainer.model.sparse.as_mut().unwrap().set_blend(unseen);
+        trainer.settle();
+        assert_ne!(trainer.model.sparse.as_ref().unwrap().blend(), unseen);
     }
 
     #[test]

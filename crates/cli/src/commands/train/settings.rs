@@ -34,9 +34,12 @@ pub(crate) struct SettingArguments {
     /// Correct scores by the logarithm of the sampling probability: true or false
     #[arg(long, value_name = "BOOL")]
     log_q: Option<bool>,
-    /// The loss: softmax or nce
+    /// The loss: softmax, logistic or nce
     #[arg(long, value_name = "NAME", value_parser = named::<Loss>)]
     loss: Option<Loss>,
+    /// Labels of an example that count, at most: it counts once for each
+    #[arg(long, value_name = "N")]
+    labels_counted: Option<usize>,
     /// The mixed sampler's share of negatives from the tables, 0 to 1
     #[arg(long, value_name = "SHARE")]
     hashed_share: Option<f64>,
@@ -115,7 +118,7 @@ pub(crate) struct SettingArguments {
     /// Give classes sparse weights on the features of their own examples: true or false
     #[arg(long, value_name = "BOOL")]
     sparse: Option<bool>,
-    /// Epochs that train the sparse weights
+    /// The first epochs, so many, that train the sparse weights; by default all
     #[arg(long, value_name = "E")]
     sparse_epochs: Option<usize>,
     /// Learning rate of the sparse weights; a fiftieth of it if they start from logarithms
@@ -147,6 +150,7 @@ impl SettingArguments {
             method.apply(config);
         }
         set(&mut config.loss, &self.loss);
+        set(&mut config.labels_counted, &self.labels_counted);
         if self.budget.is_some() || self.sparsity.is_some() {
             (config.budget, config.sparsity) = (self.budget, self.sparsity);
         }
@@ -186,7 +190,7 @@ impl SettingArguments {
             config.sparse = wanted.then(|| config.sparse.unwrap_or_default());
         }
         if let Some(sparse) = &mut config.sparse {
-            set(&mut sparse.epochs, &self.sparse_epochs);
+            set(&mut sparse.epochs, &self.sparse_epochs.map(Some));
             set(&mut sparse.rate, &self.sparse_lr);
             set(&mut sparse.negatives, &self.sparse_negatives);
             set(&mut sparse.neighbours, &self.neighbours);

@@ -135,7 +135,7 @@ impl FullStep {
     ) -> f64 {
         let mut clock = StageClock::start();
         let OutputLayer { rows, moments, first_class, reducer } = layer;
-        self.prepare(first_class..first_class + rows.len, examples, batch);
+        self.prepare(first_class..first_class + rows.len, context.labels_counted, examples, batch);
         clock.end(Stage::Sort);
         let Self { parts, work, truths, weight, target, log_norm, sums, times } = self;
         let (work, parts) = (&mut work[..parts.len()], &parts[..]);
@@ -173,7 +173,13 @@ impl FullStep {
     }
 
     /// `classes` are those of the shard; true labels of others are other shards' business.
-    fn prepare(&mut self, classes: std::ops::Range<usize>, examples: &Examples<'_>, batch: &[u32]) {
+    fn prepare(
+        &mut self,
+        classes: std::ops::Range<usize>,
+        labels_counted: usize,
+        examples: &Examples<'_>,
+        batch: &[u32],
+    ) {
         let num_classes = classes.len();
         let classes_per_part = num_classes.div_ceil(PARTS).next_multiple_of(TILE);
         let num_parts = num_classes.div_ceil(classes_per_part);
@@ -188,7 +194,8 @@ impl FullStep {
         grow(&mut self.target, batch.len());
         for (place, &example) in batch.iter().enumerate() {
             let labels = examples.labels(example as usize);
-            self.weight[place] = if labels.is_empty() { 0.0 } else { examples.weight(example as usize) };
+            let counted = labels.len().min(labels_counted) as f32;
+            self.weight[place] = counted * examples.weight(example as usize);
             self.target[place] = self.weight[place] / labels.len().max(1) as f32;
             let own = labels.iter().filter(|&&class| classes.contains(&(class as usize)));
             self.truths.extend(own.map(|&class| (class - classes.start as u32, place as u32)));

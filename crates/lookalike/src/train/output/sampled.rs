@@ -119,7 +119,7 @@ impl SampledStep {
         let parts = self.by_class.parts().len();
         self.work.resize_with(parts.max(self.work.len()), PartScores::default);
         let OutputLayer { rows, moments, first_class, reducer } = layer;
-        self.prepare_terms(candidates, weights, context.corrects_log_q, reducer);
+        self.prepare_terms(context, candidates, weights, reducer);
         clock.end(Stage::Sort);
 
         let stride = rows.stride;
@@ -196,24 +196,25 @@ impl SampledStep {
 
     fn prepare_terms(
         &mut self,
+        context: &StepContext,
         candidates: &Candidates,
         weights: &[f32],
-        corrects_log_q: bool,
         reducer: &mut dyn Reducer,
     ) {
         self.terms.resize(candidates.len());
         self.terms.num_truths = candidates.all_counts().iter().map(|counts| counts.truths as usize).sum();
         for (example, counts) in candidates.all_counts().iter().enumerate() {
             self.terms.target[example] = counts.truths as f32;
-            self.terms.drawn_log_q[example] = if corrects_log_q { counts.drawn_log_q } else { 0.0 };
+            self.terms.drawn_log_q[example] = if context.corrects_log_q { counts.drawn_log_q } else { 0.0 };
         }
         // Some of an example's labels may be in other shards.
         reducer.sums(&mut self.terms.target);
         let ExampleTerms { target, weight, .. } = &mut self.terms;
         for (example, (target, weight)) in target.iter_mut().zip(weight).enumerate() {
             let given = weights.get(example).copied().unwrap_or(1.0);
-            *weight = if *target > 0.0 { given } else { 0.0 };
-            *target = if *target > 0.0 { given / *target } else { 0.0 };
+            let labels = *target;
+            *weight = given * labels.min(context.labels_counted as f32);
+            *target = *weight / labels.max(1.0);
         }
         self.found.clear();
         self.found.extend(candidates.all_counts().iter().map(|counts| counts.found));

@@ -82,6 +82,7 @@ fn step(classes: std::ops::Range<usize>, loss: Loss, is_full: bool, reducer: &mu
         seed: 1,
         iteration: 0,
         loss,
+        labels_counted: 2,
         corrects_log_q: false,
         keep: None,
     };
@@ -116,7 +117,9 @@ fn assert_close(found: &[f32], expected: &[f32], what: &str) {
 
 #[test]
 fn two_shards_move_as_the_whole_layer_does() {
-    for (loss, is_full) in [(Loss::Softmax, false), (Loss::Softmax, true), (Loss::Nce, false)] {
+    for (loss, is_full) in
+        [(Loss::Softmax, false), (Loss::Softmax, true), (Loss::Nce, false), (Loss::Logistic, false)]
+    {
         let whole = step(0..CLASSES, loss, is_full, &mut Alone);
         let shards = sharded(loss, is_full);
         for shard in &shards {

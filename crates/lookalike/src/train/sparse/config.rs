@@ -8,8 +8,9 @@ use crate::model::{MeanRows, SparseStart};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SparseConfig {
-    /// The first so many epochs train it.
-    pub epochs: usize,
+    /// The first so many epochs train it; unset, all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<usize>,
     /// Learning rate, an example; falls to zero over those epochs. See also
     /// [`SparseStart::rate`](crate::model::SparseStart::rate).
     pub rate: f32,
@@ -30,12 +31,12 @@ pub struct SparseConfig {
 impl Default for SparseConfig {
     fn default() -> Self {
         Self {
-            epochs: 2,
+            epochs: None,
             rate: 10.0,
             start: 12.0,
             negatives: 50,
             entries_max: 2000,
-            held_out: 1000,
+            held_out: 2000,
             neighbours: true,
         }
     }

@@ -3,8 +3,8 @@
 //! [`SparseTraining`] owns all that this takes: the examples held out from
 //! training, the index that finds near classes, and the step's buffers. The
 //! weights themselves belong to the model. [`start`] chooses what weights start
-//! from, [`step`] moves them, [`blend`] decides after each epoch how much they
-//! count.
+//! from, [`step`] moves them, [`blend`] decides how much they count, after each epoch
+//! and whenever somebody looks at the model.
 
 mod blend;
 mod config;
@@ -12,6 +12,7 @@ mod start;
 mod step;
 
 pub use config::SparseConfig;
+pub(super) use step::LABELS_COUNTED;
 
 use lookalike_kernels::Cpu;
 
@@ -84,17 +85,13 @@ impl SparseTraining {
 
     /// Finds the classes near each example of a batch, true labels left out.
     pub(super) fn propose(&mut self, model: &Model, batch: Batch<'_>) {
-        self.search(model, batch, Truths::LeftOut);
+        let (normalise, wanted) = (model.network.config.normalise, self.config.negatives);
+        self.index.propose(batch.0, batch.1, normalise, wanted, Truths::LeftOut, &mut self.near);
     }
 
     /// The classes that [`propose`](Self::propose) found last.
     pub(super) fn near(&self) -> &NearClasses {
         &self.near
-    }
-
-    fn search(&mut self, model: &Model, (examples, batch): Batch<'_>, truths: Truths) {
-        let (normalise, wanted) = (model.network.config.normalise, self.config.negatives);
-        self.index.propose(examples, batch, normalise, wanted, truths, &mut self.near);
     }
 
     /// Moves the weights of true labels and of the near classes found last.
@@ -105,38 +102,34 @@ impl SparseTraining {
         }
     }
 
-    /// At the end of an epoch: how much does the sparse part help, and, after the
-    /// last one, how much do the nearest of the examples `chosen`? A sparse part that
-    /// does not help, also because it has diverged, is dropped: searching near
-    /// classes with it costs time. Gives whether it was kept.
-    pub(super) fn end_epoch(
-        &mut self,
+    /// Lets the `held_out` examples choose how much the sparse part counts, as the
+    /// model is now, and, where `with_nearest`, how much the nearest of the examples
+    /// `chosen`. Neither is part of any step: training goes on as if nobody had asked.
+    pub(super) fn choose(
+        &self,
         cpu: Cpu,
         model: &mut Model,
         examples: &Examples<'_>,
-        chosen: &[u32],
-        held_out: &[u32],
-        is_last: bool,
-    ) -> bool {
-        if held_out.is_empty() {
-            return model.sparse.is_some();
-        }
-        self.refresh(model);
-        self.search(model, (examples, held_out), Truths::Kept);
-        let scores = HeldOutScores::new(cpu, model, examples, held_out, &self.near);
+        (chosen, held_out): (&[u32], &[u32]),
+        with_nearest: bool,
+    ) {
+        let Some(part) = model.sparse.as_ref().filter(|_| !held_out.is_empty()) else { return };
+        let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
+        index.refresh(part, examples.num_features);
+        let (normalise, wanted) = (model.network.config.normalise, self.config.negatives);
+        index.propose(examples, held_out, normalise, wanted, Truths::Kept, &mut near);
+        let scores = HeldOutScores::new(cpu, model, examples, held_out, &near);
         let blend = scores.best_blend();
         let kept = model.neighbours.take();
-        // Searching them takes a while, and no step of training needs them.
-        if self.config.neighbours && blend != 0.0 && (is_last || kept.is_some()) {
+        // Searching them takes a while.
+        if self.config.neighbours && blend != 0.0 && (with_nearest || kept.is_some()) {
             let kept = kept.unwrap_or_else(|| Neighbours::new(examples, chosen));
             let weight = scores.best_weight(blend, &kept);
             model.neighbours = (weight != 0.0).then(|| kept.weighted(weight));
         }
-        match &mut model.sparse {
-            Some(sparse) if blend != 0.0 => sparse.set_blend(blend),
-            sparse => *sparse = None,
+        if let Some(sparse) = &mut model.sparse {
+            sparse.set_blend(blend);
         }
-        model.sparse.is_some()
     }
 }
 

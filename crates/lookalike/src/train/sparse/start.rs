@@ -29,7 +29,7 @@ pub(super) fn choose_start(
         let places = PLACES.map(|(k, _)| k).into_iter().max().unwrap_or(1);
         index.propose(examples, held_out, normalise, places, Truths::Kept, &mut near);
         let truths = held_out.iter().map(|&example| examples.labels(example as usize));
-        let value = truths.enumerate().map(|(i, truths)| precision(near.of(i), truths)).sum::<u64>();
+        let value = truths.enumerate().map(|(i, truths)| precision(&PLACES, near.of(i), truths)).sum::<u64>();
         (value, part, own)
     };
     let (value, part, own) = make(SparseStart::Centroid);

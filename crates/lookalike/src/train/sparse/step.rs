@@ -168,7 +168,7 @@ fn score_part(
 
 /// Labels of an example that count, at most: it counts once for each, as precision
 /// does.
-const LABELS_COUNTED: usize = 5;
+pub(crate) const LABELS_COUNTED: usize = 5;
 
 /// Sparse rows of consecutive classes that one thread owns for a while.
 struct SparseRows<'a> {

@@ -1,7 +1,12 @@
-//! Noise-contrastive estimation: a logistic loss on each candidate with corrected
-//! scores, `-1/|y| Σ_y ln σ(s_y) - Σ_n ln σ(-s_n)`. True labels weigh `1/|y|`
-//! each, so that an example counts once however many labels it has; noise weighs 1.
-//! All of it is multiplied by the example's own weight.
+//! A logistic loss on each candidate by itself, `-1/|y| Σ_y ln σ(s_y) - Σ_n ln σ(-s_n)`.
+//! True labels weigh `1/|y|` each, negatives 1, and all of it is multiplied by the
+//! example's weight.
+//!
+//! Over noise of a known distribution, all scores corrected by its `ln q`, this is
+//! noise-contrastive estimation ([`NCE`]). Over any candidates ([`LOGISTIC`]) it is one
+//! against all, as far as the sampler shows all: what hash tables found counts as it
+//! is, and what `mixed` drew is corrected by `ln q`, since `σ(s - ln q)` is about `σ(s)/q`
+//! for a class that is unlikely, so that a drawn class stands for those not drawn.
 
 use std::ops::Range;
 
@@ -10,19 +15,26 @@ use lookalike_kernels::Cpu;
 use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, TRUTH, example_of};
 use crate::collective::Reducer;
 
+/// Noise-contrastive estimation: each candidate is told from noise.
+pub const NCE: Logistic = Logistic { needs_known_noise: true };
+/// Each candidate is a question of its own, whoever proposed it.
+pub const LOGISTIC: Logistic = Logistic { needs_known_noise: false };
+
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
-pub struct Nce;
+pub struct Logistic {
+    needs_known_noise: bool,
+}
 
-impl CandidateLoss for Nce {
-    /// Noise-contrastive scores are log-probabilities without a sum to normalise
-    /// them; from 0 they would first all have to sink to `-ln N`.
+impl CandidateLoss for Logistic {
+    /// Scores are logarithms of chances without a sum to normalise them; from 0 they
+    /// would first all have to sink to `-ln N`.
     fn starting_bias(&self, num_classes: usize) -> f32 {
         -(num_classes as f32).ln()
     }
 
     fn needs_known_noise(&self) -> bool {
-        true
+        self.needs_known_noise
     }
 
     fn can_score_every_class(&self) -> bool {
