@@ -23,23 +23,29 @@ if TYPE_CHECKING:
     from lookalike import onnx as onnx
     from lookalike import torch as torch
     from lookalike._progress import InterruptedTraining as InterruptedTraining
+    from lookalike.client import Client as Client
+    from lookalike.client import ServiceError as ServiceError
     from lookalike.estimator import ExtremeClassifier as ExtremeClassifier
     from lookalike.index import Found as Found
     from lookalike.index import LshIndex as LshIndex
 
 _HOMES = {
+    "Client": "client",
     "ExtremeClassifier": "estimator",
     "Found": "index",
     "InterruptedTraining": "_progress",
     "LshIndex": "index",
+    "ServiceError": "client",
 }
 _MODULES = ("datasets", "metrics", "onnx", "torch")
 
 __all__ = [
+    "Client",
     "ExtremeClassifier",
     "Found",
     "InterruptedTraining",
     "LshIndex",
+    "ServiceError",
     "__version__",
     "datasets",
     "metrics",

@@ -36,7 +36,12 @@ class Model:
     def save(self, directory: str | PathLike[str], with_training_state: bool) -> None: ...
     def describe(self) -> str: ...
     def predict(
-        self, features: Features, k: int, probabilities: bool, threads: int | None
+        self,
+        features: Features,
+        k: int,
+        probabilities: bool,
+        threads: int | None,
+        search: tuple[str, int | None] | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]: ...
     def embed(self, features: Features, threads: int | None) -> NDArray[np.float32]: ...
     def evaluate(
@@ -46,6 +51,7 @@ class Model:
         unknown_labels: NDArray[np.uint32],
         options: str,
         threads: int | None,
+        search: tuple[str, int | None] | None = None,
     ) -> dict[str, float | None]: ...
     def tensors(self) -> dict[str, NDArray[Any]]: ...
     def scores(

@@ -354,7 +354,9 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
 
     # Prediction
 
-    def top_k(self, X: Any, k: int = 5) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    def top_k(
+        self, X: Any, k: int = 5, *, search: str = "exact", effort: int | None = None
+    ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The best `k` classes of each example, best first, and their probabilities.
 
         Probabilities are calibrated on examples held out from training: of the answers
@@ -362,13 +364,19 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         presets other than `"auto"` and of early versions are not calibrated:
         `is_calibrated` tells. Their probabilities are a softmax, and too sure.
 
+        `search="fast"` scores only the classes that the model's index finds, about
+        `effort` of them (by default as many as training chose). What is found has the
+        score of an exact search; models of few classes have no index and search exactly.
+
         >>> model = ExtremeClassifier(epochs=40, lr=0.01).fit(["a cat", "a dog"] * 9, ["cat", "dog"] * 9)
         >>> classes, probabilities = model.top_k(["cat"], k=2)
         >>> classes.tolist(), bool(probabilities[0, 0] > 0.5)
         ([['cat', 'dog']], True)
         """
         check_is_fitted(self)
-        ids, probabilities = self._model.predict(self._features(X, reset=False), k, True, self.threads)
+        ids, probabilities = self._model.predict(
+            self._features(X, reset=False), k, True, self.threads, (search, effort)
+        )
         return self.classes_[ids], probabilities
 
     @property
@@ -382,24 +390,44 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         return found
 
     @overload
-    def predict(self, X: Any, k: int | None = None) -> NDArray[Any]: ...
-    @overload
-    def predict(self, X: Any, k: int | None = None, *, threshold: float) -> list[NDArray[Any]]: ...
     def predict(
-        self, X: Any, k: int | None = None, *, threshold: float | None = None
+        self, X: Any, k: int | None = None, *, search: str = "exact", effort: int | None = None
+    ) -> NDArray[Any]: ...
+    @overload
+    def predict(
+        self,
+        X: Any,
+        k: int | None = None,
+        *,
+        threshold: float,
+        search: str = "exact",
+        effort: int | None = None,
+    ) -> list[NDArray[Any]]: ...
+    def predict(
+        self,
+        X: Any,
+        k: int | None = None,
+        *,
+        threshold: float | None = None,
+        search: str = "exact",
+        effort: int | None = None,
     ) -> NDArray[Any] | list[NDArray[Any]]:
         """The best class of each example, or with `k` the best `k`, a row an example.
 
         With `threshold` a list: of each example the classes (of the best `k`, or 100)
-        whose probability is at least so much, best first, perhaps none.
+        whose probability is at least so much, best first, perhaps none. `search` and
+        `effort` are those of `top_k`.
         """
         check_is_fitted(self)
         if threshold is not None:
-            best, probabilities = self.top_k(X, min(k or 100, len(self.classes_)))
+            count = min(k or 100, len(self.classes_))
+            best, probabilities = self.top_k(X, count, search=search, effort=effort)
             pairs = zip(best, probabilities, strict=True)
             return [row[of_row >= threshold] for row, of_row in pairs]
         features = self._features(X, reset=False)
-        ids, _ = self._model.predict(features, 1 if k is None else k, False, self.threads)
+        ids, _ = self._model.predict(
+            features, 1 if k is None else k, False, self.threads, (search, effort)
+        )
         classes: NDArray[Any] = self.classes_[ids]
         return classes[:, 0] if k is None else classes
 
@@ -449,8 +477,20 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         return self._model.embed(self._features(X, reset=False), self.threads)
 
-    def evaluate(self, X: Any, y: Any, k: Sequence[int] = (1, 3, 5), **options: Any) -> dict[str, float]:
+    def evaluate(
+        self,
+        X: Any,
+        y: Any,
+        k: Sequence[int] = (1, 3, 5),
+        *,
+        search: str = "exact",
+        effort: int | None = None,
+        **options: Any,
+    ) -> dict[str, float]:
         """All metrics at each `k`, as shares of one: exact, over all classes.
+
+        With `search="fast"` the share of exact answers' classes that were found is
+        `"recall of search"`.
 
         `options` are `propensity_a`, `propensity_b` and `tail_examples_max`.
         Labels that the model does not know count as never found.
@@ -460,7 +500,9 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         encoded = _labels.encode(y, self.classes_)
         _check_lengths(features, encoded)
         settings = json.dumps(merged(json.loads(_native.metric_settings()), {"k": list(k), **options}))
-        found = self._model.evaluate(features, encoded.labels, encoded.unknown, settings, self.threads)
+        found = self._model.evaluate(
+            features, encoded.labels, encoded.unknown, settings, self.threads, (search, effort)
+        )
         return {name: value for name, value in found.items() if value is not None}
 
     def score(self, X: Any, y: Any) -> float:

@@ -55,6 +55,7 @@ pub(crate) fn measure<'py>(
         values: totals.values(&measure),
         examples: totals.examples(),
         skipped: totals.skipped(),
+        recall: None,
     };
     metrics(py, &evaluation)
 }

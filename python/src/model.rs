@@ -173,13 +173,16 @@ impl Model {
             "neighbours": model.neighbours.as_ref().map(
                 |part| serde_json::json!({ "examples": part.num_examples(), "weight": part.weight() })
             ),
+            "search": model.search.as_ref().map(
+                |index| serde_json::json!({ "effort": index.effort, "recall": index.recall })
+            ),
         });
         description.to_string()
     }
 
     /// The best `k` classes of each example and their scores, or probabilities.
     /// Places beyond the last class hold -1.
-    #[pyo3(signature = (features, k, probabilities, threads))]
+    #[pyo3(signature = (features, k, probabilities, threads, search=None))]
     fn predict<'py>(
         &self,
         py: Python<'py>,
@@ -187,6 +190,7 @@ impl Model {
         k: usize,
         probabilities: bool,
         threads: Option<usize>,
+        search: Option<NamedSearch>,
     ) -> PyResult<Best<'py>> {
         let (cpu, pool) = (cpu()?, pool(py, threads)?);
         let none = NoLabels::new(&features)?;
@@ -195,7 +199,8 @@ impl Model {
         if k == 0 {
             return Err(error::value("k is 0, but must be at least 1"));
         }
-        let ask = Ask { probabilities, ..Ask::best(k.min(self.model.num_classes())) };
+        let search = search_of(search)?;
+        let ask = Ask { probabilities, search, ..Ask::best(k.min(self.model.num_classes())) };
         let predictor = Predictor::new(&self.model, cpu);
         let mut classes = vec![-1i64; examples.len() * ask.k];
         let mut scores = vec![f32::NEG_INFINITY; examples.len() * ask.k];
@@ -244,7 +249,9 @@ impl Model {
         matrix(py, embeddings, all.len(), dim)
     }
 
-    /// Ranks all classes for each example and measures the result.
+    /// Ranks classes for each example and measures the result.
+    #[expect(clippy::too_many_arguments, reason = "as Python calls it")]
+    #[pyo3(signature = (features, labels, unknown_labels, options, threads, search=None))]
     fn evaluate<'py>(
         &self,
         py: Python<'py>,
@@ -253,7 +260,9 @@ impl Model {
         unknown_labels: PyReadonlyArray1<'py, u32>,
         options: &str,
         threads: Option<usize>,
+        search: Option<NamedSearch>,
     ) -> PyResult<Bound<'py, PyDict>> {
+        let search = search_of(search)?;
         let (cpu, pool) = (cpu()?, pool(py, threads)?);
         let examples = features.examples(py, labels.slices()?, &pool)?;
         self.check_features(examples.num_features)?;
@@ -262,7 +271,7 @@ impl Model {
         let unknown = |example: usize| unknown_labels.get(example).map_or(0, |&count| count as usize);
         let evaluation = py.detach(|| {
             let predictor = Predictor::new(&self.model, cpu);
-            pool.install(|| predictor.evaluate(&examples, &unknown, &options, Search::Exact))
+            pool.install(|| predictor.evaluate(&examples, &unknown, &options, search))
         });
         metrics(py, &evaluation.map_err(error::value)?)
     }
@@ -364,4 +373,18 @@ fn weights<'py>(py: Python<'py>, rows: &Rows) -> PyResult<Bound<'py, PyArray2<f3
         values.extend_from_slice(&row[..rows.dim]);
     }
     matrix(py, values, rows.len, rows.dim)
+}
+
+/// `"exact"` or `"fast"`, and the effort if it is not the model's own.
+type NamedSearch = (String, Option<usize>);
+
+/// How classes are found, by name.
+fn search_of(search: Option<NamedSearch>) -> PyResult<Search> {
+    match search.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
+        None | Some(("exact", _)) => Ok(Search::Exact),
+        Some(("fast", effort)) => Ok(Search::Fast { effort }),
+        Some((other, _)) => {
+            Err(error::value(format!("search is {other:?}, but must be \"exact\" or \"fast\"")))
+        }
+    }
 }

@@ -234,5 +234,8 @@ pub(crate) fn metrics<'py>(py: Python<'py>, evaluation: &Evaluation) -> PyResult
     for (name, value) in evaluation.reliability.iter().filter_map(Reliability::values).flatten() {
         dict.set_item(name, value)?;
     }
+    if let Some(recall) = evaluation.recall {
+        dict.set_item("recall of search", recall.share())?;
+    }
     Ok(dict)
 }

@@ -21,7 +21,8 @@ const EXAMPLES: &str = "Examples:
   lookalike data stats train.txt                             look at a data set
   lookalike train train.txt --test test.txt --model model    train and evaluate
   lookalike evaluate model test.txt --k 1,3,5 --json         measure a model
-  lookalike predict model new.txt --top-k 5                  use it";
+  lookalike predict model new.txt --top-k 5                  use it
+  lookalike serve model                                      answer over HTTP, with a page to try it";
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -33,6 +34,8 @@ pub(crate) enum Command {
     Evaluate(commands::evaluate::EvaluateArguments),
     /// Print the best classes of each example
     Predict(commands::predict::PredictArguments),
+    /// Answer questions over HTTP
+    Serve(commands::serve::ServeArguments),
     /// Look into a model
     Inspect(commands::inspect::InspectArguments),
     /// Compare methods on a data set: the paper's tables and figures

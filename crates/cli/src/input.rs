@@ -19,7 +19,7 @@ use lookalike_report::human;
 use crate::exit::usage;
 use crate::output::inform;
 use kind::{InputFormat, Kind, Opened};
-pub(crate) use stream::stream;
+pub(crate) use stream::{stream, stream_records, stream_rows};
 pub(crate) use vocabulary::{TextArguments, TextSettings};
 
 /// How input is read.

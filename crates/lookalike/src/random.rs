@@ -24,6 +24,8 @@ pub enum Stream {
     Label = 7,
     /// Examples held out from training.
     HoldOut = 8,
+    /// Where the clusters of the search index start, and the examples that judge it.
+    Search = 9,
     /// Inputs that an experiment looks at.
     Experiment = 16,
 }

@@ -15,8 +15,10 @@ use lookalike::train::TrainConfig;
 use super::MachineArguments;
 use super::train::SettingArguments;
 
+mod answers;
 mod contender;
 mod figures;
+mod lookalike_classes;
 mod machine;
 mod memory;
 mod print;
@@ -45,6 +47,7 @@ use shape::{Epoch, ShapeArguments, Sizes};
   lookalike bench --classes 50000 --features 20000 --nonzeros 40 --labels 2 --batch 256 --json
   lookalike bench --sampler full --storage bf16
   lookalike bench scale --html scale.html
+  lookalike bench answers model test.txt
   lookalike bench targets"
 )]
 pub(crate) struct BenchArguments {
@@ -58,6 +61,8 @@ pub(crate) struct BenchArguments {
 enum BenchCommand {
     /// Measure steps over ever more classes at a fixed budget
     Scale(Box<scale::ScaleArguments>),
+    /// Measure how long one answer takes, exact and fast
+    Answers(Box<answers::AnswerArguments>),
     /// Run every measurement that has a target and give the verdicts
     Targets(targets::TargetArguments),
 }
@@ -94,6 +99,7 @@ pub(crate) fn run(arguments: BenchArguments) -> anyhow::Result<ExitCode> {
     match arguments.command {
         None => measure_stages(&arguments.stages)?,
         Some(BenchCommand::Scale(arguments)) => scale::run(&arguments)?,
+        Some(BenchCommand::Answers(arguments)) => answers::run(&arguments)?,
         Some(BenchCommand::Targets(arguments)) => targets::run(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)

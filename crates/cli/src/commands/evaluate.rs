@@ -16,13 +16,17 @@ use crate::output::inform;
 
 mod page;
 
-/// Measures a model on a file: exact, over all classes.
+/// Measures a model on a file.
+///
+/// Exact, over all classes, unless --search fast is given: then every answer is also
+/// compared with the exact one, and the share of its classes that were found is printed.
 #[derive(Args)]
 #[command(after_help = "Examples:
   lookalike evaluate model test.txt
   lookalike evaluate model test.txt --k 1,3,5 --json
   lookalike evaluate model names.tsv
   lookalike evaluate model test.txt --page report.html
+  lookalike evaluate model test.txt --search fast
 
 A label that the model does not know can't be predicted, but counts among the true
 labels of its example; how many there are is printed.
@@ -120,6 +124,9 @@ pub(crate) fn print(evaluation: &Evaluation, unknown_labels: u64, json: bool) ->
         if let Some(calibration) = evaluation.reliability.as_ref().and_then(calibration) {
             object.insert("calibration".into(), calibration);
         }
+        if let Some(recall) = evaluation.recall {
+            object.insert("recall-of-search".into(), (100.0 * recall.share()).into());
+        }
         object.insert("examples".into(), evaluation.examples.into());
         object.insert("examples-without-labels".into(), evaluation.skipped.into());
         object.insert("unknown-labels".into(), unknown_labels.into());
@@ -139,6 +146,9 @@ pub(crate) fn print(evaluation: &Evaluation, unknown_labels: u64, json: bool) ->
             }
             Some(None) => {}
             None => writeln!(out, "{:<18} {:>7}", "ECE", "-")?,
+        }
+        if let Some(recall) = evaluation.recall {
+            writeln!(out, "{:<18} {:>7.2}", "recall of search", 100.0 * recall.share())?;
         }
         writeln!(out, "{:<18} {:>7}", "examples", evaluation.examples)?;
         if evaluation.skipped > 0 {

@@ -86,9 +86,11 @@ fn print_summary(saved: &SavedModel, arguments: &InspectArguments, cpu: Cpu) -> 
         let neighbours = model.neighbours.as_ref();
         let neighbours =
             neighbours.map(|part| json!({ "examples": part.num_examples(), "weight": part.weight() }));
+        let search = model.search.as_ref();
+        let search = search.map(|index| json!({ "effort": index.effort, "recall": index.recall }));
         let summary = json!({
             "network": shape, "training": training, "progress": record.progress, "tables": tables,
-            "sparse": sparse, "neighbours": neighbours,
+            "sparse": sparse, "neighbours": neighbours, "search": search,
             "parameters": model.num_parameters(), "bytes-on-disk": bytes,
             "reads-text": model.text.is_some(), "has-label-names": model.label_names().is_some(),
         });
@@ -114,6 +116,10 @@ fn print_summary(saved: &SavedModel, arguments: &InspectArguments, cpu: Cpu) -> 
     if let Some(neighbours) = &model.neighbours {
         let (examples, weight) = (neighbours.num_examples(), human::number(f64::from(neighbours.weight())));
         writeln!(out, "neighbours  {} training examples; the nearest count {weight} times", count(examples))?;
+    }
+    if let Some(index) = &model.search {
+        let (effort, found) = (count(index.effort), 100.0 * index.recall);
+        writeln!(out, "search      looks at {effort} classes to find {found:.1}% of the best five")?;
     }
     writeln!(out, "on disk     {}", human::bytes(bytes as f64))?;
     let progress = record.progress;

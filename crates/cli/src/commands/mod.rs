@@ -10,6 +10,7 @@ mod experiment;
 pub(crate) mod inspect;
 pub(crate) mod predict;
 mod search;
+pub(crate) mod serve;
 pub(crate) mod shell;
 pub(crate) mod sweep;
 pub(crate) mod train;
@@ -30,6 +31,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Train(arguments) => train::run(*arguments),
         Command::Evaluate(arguments) => done(evaluate::run(arguments)),
         Command::Predict(arguments) => done(predict::run(arguments)),
+        Command::Serve(arguments) => done(serve::run(arguments)),
         Command::Inspect(arguments) => done(inspect::run(arguments)),
         Command::Compare(arguments) => compare::run(*arguments),
         Command::Sweep(arguments) => sweep::run(*arguments),

@@ -16,16 +16,21 @@ use crate::exit::usage;
 use crate::input::{self, ReadArguments};
 use crate::output::inform;
 
+mod remote;
+
 /// Prints the best classes of each example, best first.
 ///
 /// Lines are answered as they arrive, in memory that does not grow with the
 /// input. Labels in the input are ignored.
 #[derive(Args)]
-#[command(after_help = "Examples:
+#[command(
+    allow_missing_positional = true,
+    after_help = "Examples:
   lookalike predict model new.txt
   lookalike predict model new.txt --top-k 10 --format jsonl
   echo Muenchen | lookalike predict model -
   generate | lookalike predict model - --probabilities
+  lookalike predict --server http://127.0.0.1:7300 new.txt
   lookalike predict model new.txt --search fast
   lookalike predict model new.txt --only classes.txt --probabilities --threshold 0.2
 
@@ -42,12 +47,17 @@ examples as probabilities. JSON lines then say \"prior\": true.
 Calibrated probabilities are fitted on examples that were held out from training: of
 the answers given 0.8, four in five are right. Where every training example had one
 label they add up to one over all classes; else each is the probability that the class
-is among the labels.")]
+is among the labels."
+)]
 pub(crate) struct PredictArguments {
-    /// The model's directory
-    model: PathBuf,
+    /// The model's directory; none with --server
+    #[arg(required_unless_present = "server")]
+    model: Option<PathBuf>,
     /// The examples; - is standard input
     input: PathBuf,
+    /// Ask a service that `lookalike serve` runs, with the token in LOOKALIKE_TOKEN if it has one
+    #[arg(long, value_name = "URL", conflicts_with = "model")]
+    server: Option<String>,
     /// Classes to print for each example
     #[arg(long, default_value_t = 5, value_name = "K", value_parser = clap::value_parser!(u32).range(1..))]
     top_k: u32,
@@ -79,8 +89,12 @@ enum OutputFormat {
 }
 
 pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
+    let directory = match (&arguments.server, &arguments.model) {
+        (Some(url), _) => return remote::run(url, &arguments),
+        (None, model) => model.as_deref().unwrap_or(Path::new("")),
+    };
     let cpu = arguments.machine.cpu()?;
-    let model = artifact::load(&arguments.model)?.model;
+    let model = artifact::load(directory)?.model;
     if arguments.probabilities && model.calibration.is_none() {
         inform!("note: this model's probabilities are not calibrated: they are surer than they should be");
     }
@@ -104,12 +118,17 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
 
 /// The classes that a file names, one a line.
 fn classes_in(path: &Path, model: &Model) -> anyhow::Result<Vec<u32>> {
-    let text = std::fs::read_to_string(path).with_context(|| format!("--only {}", path.display()))?;
-    let class = |(number, line): (usize, &str)| {
+    let class = |(number, line): (usize, String)| {
         let unknown = || format!("--only {}, line {number}: the model has no class {line:?}", path.display());
-        model.class_id(line).ok_or_else(|| usage(unknown()))
+        model.class_id(&line).ok_or_else(|| usage(unknown()))
     };
-    (1..).zip(text.lines()).filter(|(_, line)| !line.is_empty()).map(class).collect()
+    names_in(path)?.into_iter().map(class).collect()
+}
+
+/// The names in a file with the numbers of their lines.
+fn names_in(path: &Path) -> anyhow::Result<Vec<(usize, String)>> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("--only {}", path.display()))?;
+    Ok((1..).zip(text.lines().map(str::to_owned)).filter(|(_, line)| !line.is_empty()).collect())
 }
 
 fn answer(

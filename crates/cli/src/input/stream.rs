@@ -9,7 +9,7 @@ use lookalike::data::packed::MAGIC;
 use lookalike::data::xc::FIRST_ERRORS_MAX;
 use lookalike::data::{Blocks, Examples, ReadReport};
 use lookalike::model::Model;
-use lookalike::text::TextBlocks;
+use lookalike::text::{Record, RecordBlocks, TextBlocks};
 use lookalike_report::human;
 
 use super::kind::{self, Kind};
@@ -33,21 +33,40 @@ pub(crate) fn stream(
             let blocks = TextBlocks::open(path, read.of_text(false)?, &text.vectoriser)?;
             stream_text(path, blocks, use_block)
         }
-        (Kind::Numbers, _) if !head.starts_with(MAGIC) => stream_numbers(path, model, read, use_block),
+        (Kind::Numbers, _) if !head.starts_with(MAGIC) => stream_numbers(path, &target, read, use_block),
         (Kind::Matrix, _) => use_block(&matrix_to_predict(path, model, read)?.view()),
         // A packed file is mapped, so it costs no memory either; a matrix is read whole.
         _ => use_block(&for_model(path, model, read)?.view()),
     }
 }
 
+/// Calls `use_block` with texts as they stand, some at a time.
+pub(crate) fn stream_records(
+    path: &Path,
+    read: &ReadArguments,
+    mut use_block: impl FnMut(Vec<Record>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    RecordBlocks::open(path, read.of_text(false)?)?.try_for_each(|block| use_block(block?))
+}
+
+/// Calls `use_block` with rows of numbers for a model of this shape, some at a time.
+pub(crate) fn stream_rows(
+    path: &Path,
+    (num_features, num_classes): (usize, usize),
+    read: &ReadArguments,
+    use_block: impl FnMut(&Examples<'_>) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    stream_numbers(path, &Target { num_features, num_classes, text: None, names: None }, read, use_block)
+}
+
 fn stream_numbers(
     path: &Path,
-    model: &Model,
+    target: &Target<'_>,
     read: &ReadArguments,
     mut use_block: impl FnMut(&Examples<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut total = ReadReport::default();
-    for block in Blocks::open(path, &read.of_numbers(Some(&Target::from(model))))? {
+    for block in Blocks::open(path, &read.of_numbers(Some(target)))? {
         let (data, report) = block?;
         use_block(&data.view())?;
         total.bad_rows += report.bad_rows;

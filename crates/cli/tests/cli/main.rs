@@ -10,6 +10,7 @@ mod first_hour;
 mod interruption;
 mod names;
 mod outputs;
+mod serve;
 mod settings;
 mod support;
 mod training;

@@ -19,6 +19,7 @@ mod directory;
 mod error;
 mod keeper;
 mod lock;
+mod search;
 mod snapshot;
 mod tensor_file;
 mod tensors;
@@ -37,11 +38,12 @@ pub use lock::DirectoryLock;
 use crate::data::DataFingerprint;
 use crate::disk;
 use crate::model::{
-    Calibration, ClassFrequencies, Model, Neighbours, NetworkConfig, SparsePart, SparseStart,
+    Calibration, ClassFrequencies, Model, Neighbours, NetworkConfig, SearchIndex, SparsePart, SparseStart,
 };
 use crate::text::{LabelNames, TextPipeline};
 use crate::train::{BestScore, Checkpoint, Progress, TrainConfig, TrainingRecord, TrainingState};
 use directory::Replacement;
+use search::read_search;
 use snapshot::Snapshot;
 use tensor_file::TensorFile;
 use tensors::{read_neighbours, read_sparse, write_model, write_state};
@@ -93,6 +95,9 @@ struct ConfigFile {
     /// How scores become probabilities, since version 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     calibration: Option<Calibration>,
+    /// The search index, since version 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    search: Option<SearchHeader>,
     /// What training needs besides, since version 4; the large part of it is in a file
     /// of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,6 +137,16 @@ struct NeighboursHeader {
     /// Examples of all classes.
     members: usize,
     weight: f32,
+}
+
+/// What of the search index is no tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchHeader {
+    groups: usize,
+    clusters: usize,
+    effort: usize,
+    recall: f32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -220,6 +235,7 @@ impl Unfinished {
             sparse: model.sparse.as_ref().map(SparseHeader::of),
             neighbours: model.neighbours.as_ref().map(NeighboursHeader::of),
             calibration: model.calibration.clone(),
+            search: model.search.as_ref().map(SearchHeader::of),
             state: state.map(StateHeader::of),
             files: Vec::new(),
         };
@@ -264,6 +280,14 @@ impl NeighboursHeader {
             members: neighbours.members().len(),
             weight: neighbours.weight(),
         }
+    }
+}
+
+impl SearchHeader {
+    fn of(search: &SearchIndex) -> Self {
+        let SearchIndex { clusters, effort, recall, .. } = search;
+        let (groups, clusters) = (clusters.groups.bias.len(), clusters.clusters.bias.len());
+        Self { groups, clusters, effort: *effort, recall: *recall }
     }
 }
 
@@ -329,11 +353,12 @@ fn read_model(snapshot: &Snapshot, config: &ConfigFile) -> Result<Model, ModelEr
         config.sparse.map(|header| read_sparse(&file, header, &config.network, counts)).transpose()?;
     let neighbours =
         config.neighbours.map(|header| read_neighbours(&file, header, &config.network)).transpose()?;
+    let search = config.search.map(|header| read_search(&file, header, &config.network)).transpose()?;
     let (directory, read) = (snapshot.directory(), |path: &Path| snapshot.read(path));
     let text = config.text.then(|| TextPipeline::load_by(directory, &read)).transpose()?;
     let names = config.names.then(|| LabelNames::load_by(directory, &read)).transpose()?;
     let calibration = config.calibration.clone();
-    let mut model = Model { network, sparse, neighbours, frequencies, calibration, text, names };
+    let mut model = Model { network, sparse, neighbours, search, frequencies, calibration, text, names };
     if config.format_version < PRIORS_APART_SINCE {
         take_priors_out(&mut model, config);
     }

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use super::search::{OffsetLengths, search_tensors};
 use super::tensor_file::{Tensor, TensorFile, matrix, numbers, vector, write};
 use super::{ModelError, NeighboursHeader, SparseHeader};
 use crate::model::{Model, Neighbours, Network, NetworkConfig, Rows, SparsePart};
@@ -17,6 +18,7 @@ pub(super) fn write_model(path: &Path, model: &Model) -> Result<(), ModelError> 
     let lengths = sparse.map_or(vec![], SparsePart::lengths);
     let example_lengths = neighbours.map_or(vec![], Neighbours::lengths);
     let class_lengths = neighbours.map_or(vec![], Neighbours::class_lengths);
+    let offsets = model.search.as_ref().map(|search| OffsetLengths::of(&search.clusters));
     let mut tensors = weights_of(&model.network);
     tensors.push(vector(CLASS_COUNTS, &model.frequencies.examples_of_class));
     if let Some(sparse) = sparse {
@@ -31,6 +33,9 @@ pub(super) fn write_model(path: &Path, model: &Model) -> Result<(), ModelError> 
         tensors.push(vector(NEIGHBOURS[2], values));
         tensors.push(vector(NEIGHBOURS[3], &class_lengths));
         tensors.push(vector(NEIGHBOURS[4], neighbours.members()));
+    }
+    if let (Some(search), Some(lengths)) = (&model.search, &offsets) {
+        tensors.extend(search_tensors(&search.clusters, lengths, &model.network.output));
     }
     write(path, tensors)
 }
@@ -205,7 +210,7 @@ pub(super) fn read_neighbours(
 }
 
 /// Lengths of lists must add up to what is in them.
-fn check_sum(path: &Path, lengths: &[u32], expected: usize, what: &str) -> Result<(), ModelError> {
+pub(super) fn check_sum(path: &Path, lengths: &[u32], expected: usize, what: &str) -> Result<(), ModelError> {
     let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
     if total == expected as u64 {
         return Ok(());

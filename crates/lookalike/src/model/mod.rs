@@ -15,9 +15,11 @@ mod embeddings;
 mod examples_of_class;
 mod hidden;
 mod lists;
+mod nearest;
 mod neighbours;
 mod network;
 mod rows;
+mod search;
 mod sparse;
 mod view;
 
@@ -26,10 +28,12 @@ pub use calibration::{Calibration, LabelsPerExample, Probabilities, RANKS};
 pub use embeddings::Embeddings;
 pub(crate) use hidden::EXAMPLES_PER_BLOCK;
 pub use hidden::Hidden;
-pub use neighbours::{NeighbourScratch, Neighbours};
+pub use nearest::{Near, NeighbourScratch};
+pub use neighbours::Neighbours;
 pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};
 pub(crate) use rows::with_numbers;
 pub use rows::{Numbers, Rows, Storage};
+pub use search::{ClusterScratch, Clusters, Level, SearchIndex, StrongClasses, StrongScratch};
 pub use sparse::{MeanRows, Postings, SparsePart, SparseStart};
 pub use view::{RowData, RowsView};
 
@@ -45,6 +49,8 @@ pub struct Model {
     pub sparse: Option<SparsePart>,
     /// Training examples that classes are also scored by.
     pub neighbours: Option<Neighbours>,
+    /// What finds classes without scoring all.
+    pub search: Option<SearchIndex>,
     /// How often each class occurred in training.
     pub frequencies: ClassFrequencies,
     /// How scores become probabilities; without it they are a softmax over all classes,
@@ -104,6 +110,7 @@ impl Model {
             network,
             sparse: None,
             neighbours: None,
+            search: None,
             frequencies,
             calibration: None,
             text: None,
@@ -124,6 +131,17 @@ impl Model {
     /// The number of parameters.
     pub fn num_parameters(&self) -> usize {
         self.network.num_parameters() + self.sparse.as_ref().map_or(0, SparsePart::num_entries)
+    }
+
+    /// Makes what parts of the model make on first use. To be called where nothing else
+    /// runs in parallel: it is made in parallel, and whoever helped could ask for it.
+    pub fn prepare(&self) {
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.prepare();
+        }
+        if let (Some(search), Some(sparse)) = (&self.search, &self.sparse) {
+            search.strong(sparse, self.num_features());
+        }
     }
 
     /// What a class scores whatever the example: its bias and, of the sparse part,

@@ -12,15 +12,20 @@
 //! common with `x` do not count. `weight` is chosen on examples held out from
 //! training, relative to the other parts of the score.
 //!
-//! It is taken only for the classes that the other parts rank highest (see
-//! [`crate::predict::Ranker`]). Cost: the features of those classes' examples,
-//! each example once. Memory: 6 bytes a kept feature, 4 bytes a label.
+//! Only the examples that are nearest of all count, those that
+//! [`nearest`](super::nearest) finds: the others of a class add next to nothing. So a
+//! class that has none of them gets nothing, and which classes get something is known
+//! without looking at any other. Memory: 6 bytes a kept feature and at most as much for
+//! the index, 8 bytes a label.
+
+use std::sync::OnceLock;
 
 use half::bf16;
 
 use super::Normalise;
 use super::examples_of_class::ExamplesOfClass;
 use super::lists::{lengths, offsets};
+use super::nearest::NearestIndex;
 use crate::data::Examples;
 
 /// How fast an example counts less with its distance: between 15 and 30 hardly
@@ -29,7 +34,7 @@ const SHARPNESS: f32 = 30.0;
 /// Features kept of an example, those with the largest values; 32 lose nothing
 /// that can be seen.
 const FEATURES_MAX: usize = 64;
-/// Examples kept of a class: it bounds the time that a frequent class costs.
+/// Examples of a class that count.
 const EXAMPLES_MAX: usize = 1000;
 
 /// Training examples and the classes they belong to.
@@ -45,16 +50,8 @@ pub struct Neighbours {
     /// Where each class's examples start, and one more.
     class_offsets: Vec<u64>,
     members: Vec<u32>,
-}
-
-/// Working memory of [`Neighbours::add_scores`], reused between calls.
-#[derive(Debug, Default)]
-pub struct NeighbourScratch {
-    /// The query, a place a feature; zero between calls.
-    query: Vec<f32>,
-    /// By example: its term in the sum, or NaN as long as it is not known.
-    terms: Vec<f32>,
-    known: Vec<u32>,
+    /// Made on first use.
+    index: OnceLock<NearestIndex>,
 }
 
 impl Neighbours {
@@ -107,7 +104,31 @@ impl Neighbours {
         weight: f32,
     ) -> Self {
         let (offsets, class_offsets) = (offsets(lengths), offsets(class_lengths));
-        Self { num_features, weight, offsets, features, values, class_offsets, members }
+        let index = OnceLock::new();
+        Self { num_features, weight, offsets, features, values, class_offsets, members, index }
+    }
+
+    /// The number of features.
+    pub(super) fn num_features(&self) -> usize {
+        self.num_features
+    }
+
+    /// The number of classes.
+    pub(super) fn num_classes(&self) -> usize {
+        self.class_offsets.len() - 1
+    }
+
+    /// Makes what finds the nearest, see [`Model::prepare`](super::Model::prepare).
+    pub fn prepare(&self) {
+        self.index();
+    }
+
+    /// What finds the nearest.
+    pub(super) fn index(&self) -> &NearestIndex {
+        self.index.get_or_init(|| {
+            let rows = (&self.offsets[..], &self.features[..], &self.values[..]);
+            NearestIndex::new(self.num_features, rows, (&self.class_offsets, &self.members))
+        })
     }
 
     /// The number of examples.
@@ -145,56 +166,8 @@ impl Neighbours {
         Self { weight, ..self }
     }
 
-    /// Adds to the score of each of some classes what its examples near a
-    /// query give; never less than 0.
-    pub fn add_scores(
-        &self,
-        (ids, values): (&[u32], &[f32]),
-        classes: &[u32],
-        scores: &mut [f32],
-        scratch: &mut NeighbourScratch,
-    ) {
-        for (score, near) in scores.iter_mut().zip(self.near(ids, values, classes, scratch)) {
-            *score += self.weight * near;
-        }
-    }
-
-    /// The soft maximum for each class, before it is weighted.
-    pub fn near(
-        &self,
-        ids: &[u32],
-        values: &[f32],
-        classes: &[u32],
-        scratch: &mut NeighbourScratch,
-    ) -> Vec<f32> {
-        let NeighbourScratch { query, terms, known } = scratch;
-        query.resize(self.num_features, 0.0);
-        terms.resize(self.num_examples(), f32::NAN);
-        let factor = Normalise::L2.factor(values);
-        for (&id, &value) in ids.iter().zip(values) {
-            query[id as usize] = value * factor;
-        }
-        let mut term = |&example: &u32| {
-            let place = &mut terms[example as usize];
-            if place.is_nan() {
-                *place = self.term(example as usize, query);
-                known.push(example);
-            }
-            *place
-        };
-        let sum = |&class: &u32| {
-            let range =
-                self.class_offsets[class as usize] as usize..self.class_offsets[class as usize + 1] as usize;
-            self.members[range].iter().map(&mut term).sum::<f32>().ln_1p()
-        };
-        let near = classes.iter().map(sum).collect();
-        known.drain(..).for_each(|example| terms[example as usize] = f32::NAN);
-        ids.iter().for_each(|&id| query[id as usize] = 0.0);
-        near
-    }
-
     /// `exp(SHARPNESS · cos) - 1`, or 0 for a cosine that is negative or no number.
-    fn term(&self, example: usize, query: &[f32]) -> f32 {
+    pub(super) fn term(&self, example: usize, query: &[f32]) -> f32 {
         let range = self.offsets[example] as usize..self.offsets[example + 1] as usize;
         let entries = self.features[range.clone()].iter().zip(&self.values[range]);
         let cosine: f32 = entries.map(|(&id, value)| query[id as usize] * value.to_f32()).sum();
@@ -207,6 +180,7 @@ impl Neighbours {
 mod tests {
     use super::*;
     use crate::data::Dataset;
+    use crate::model::NeighbourScratch;
 
     /// Example 3 is not kept. Class 2 has no example.
     fn neighbours() -> Neighbours {
@@ -222,36 +196,37 @@ mod tests {
         (1.0 + cosines.iter().map(|cosine| (SHARPNESS * cosine).exp() - 1.0).sum::<f32>()).ln()
     }
 
+    fn shares(part: &Neighbours, query: (&[u32], &[f32]), scratch: &mut NeighbourScratch) -> [f32; 3] {
+        let near = part.near(query, scratch);
+        [0, 1, 2].map(|class| near.share(class))
+    }
+
     #[test]
     fn a_class_scores_by_the_cosines_with_its_examples() {
         let part = neighbours().weighted(0.5);
         let mut scratch = NeighbourScratch::default();
         // Twice: nothing of a query is left for the next.
         for _ in 0..2 {
-            let near = part.near(&[0, 3], &[0.5, 0.5], &[1, 0, 2], &mut scratch);
+            let found = shares(&part, (&[0, 3], &[0.5, 0.5]), &mut scratch);
             let half = 0.5f32.sqrt();
-            for (found, expected) in
-                near.iter().zip([soft_maximum(&[0.6 * half, half]), soft_maximum(&[0.6 * half, half]), 0.0])
-            {
+            let expected = [soft_maximum(&[0.6 * half, half]), soft_maximum(&[0.6 * half, half]), 0.0];
+            for (found, expected) in found.iter().zip(expected) {
                 // Values are rounded to eight bits.
-                assert!((found - expected).abs() < 0.05, "{found} {expected}");
+                assert!((found - 0.5 * expected).abs() < 0.025, "{found} {expected}");
             }
-            assert_eq!(part.near(&[4], &[1.0], &[0, 1, 2], &mut scratch), [0.0; 3]);
+            assert_eq!(part.near((&[3], &[1.0]), &mut scratch).classes(), [1]);
+            assert_eq!(shares(&part, (&[4], &[1.0]), &mut scratch), [0.0; 3]);
         }
-        let mut scores = [1.0, 2.0];
-        part.add_scores((&[0], &[7.0]), &[2, 0], &mut scores, &mut scratch);
-        assert_eq!(scores[0], 1.0);
-        assert!((scores[1] - 2.0 - 0.5 * soft_maximum(&[0.6, 1.0])).abs() < 0.05, "{}", scores[1]);
     }
 
     /// Whatever comes in, a score never turns into something that is no number.
     #[test]
     fn strange_values_add_nothing_strange() {
-        let part = neighbours();
+        let part = neighbours().weighted(1.0);
         let mut scratch = NeighbourScratch::default();
         for value in [f32::NAN, f32::INFINITY, -1.0, f32::MAX, 0.0] {
-            let near = part.near(&[0, 2], &[value, 1.0], &[0, 1, 2], &mut scratch);
-            assert!(near.iter().all(|x| x.is_finite() && *x >= 0.0), "{value}: {near:?}");
+            let shares = shares(&part, (&[0, 2], &[value, 1.0]), &mut scratch);
+            assert!(shares.iter().all(|x| x.is_finite() && *x >= 0.0), "{value}: {shares:?}");
         }
     }
 

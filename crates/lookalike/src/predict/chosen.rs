@@ -72,7 +72,9 @@ impl ChosenClasses<'_> {
                     }
                     if let Some(neighbours) = &self.model.neighbours {
                         let query = examples.features(batch[position] as usize);
-                        neighbours.add_scores(query, self.classes, scores, &mut worker.neighbours);
+                        let near = neighbours.near(query, &mut worker.neighbours);
+                        let with_share = |(score, &class): (&mut f32, &u32)| *score += near.share(class);
+                        scores.iter_mut().zip(self.classes).for_each(with_share);
                     }
                 }
             });

@@ -1,5 +1,6 @@
 //! The outcome of an evaluation.
 
+use super::effort::Recall;
 use crate::metrics::{MetricValues, Reliability};
 
 /// Metrics of a model on examples; see [`Predictor::evaluate`](super::Predictor::evaluate).
@@ -13,6 +14,9 @@ pub struct Evaluation {
     pub skipped: u64,
     /// What the probabilities of first answers are worth, if they are calibrated.
     pub reliability: Option<Reliability>,
+    /// How many of the classes of exact rankings were found, where not every class was
+    /// scored.
+    pub recall: Option<Recall>,
 }
 
 impl Evaluation {

@@ -16,7 +16,7 @@
 use lookalike_kernels::Cpu;
 
 use crate::data::Examples;
-use crate::model::{Activations, Model, NeighbourScratch};
+use crate::model::{Activations, Model, NeighbourScratch, Neighbours};
 
 /// The lead of a class over the mean of all classes, taken apart.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,7 +32,17 @@ pub struct Contributions {
     pub lead: f32,
 }
 
-/// Takes the lead of `class` for one example apart.
+/// Takes leads apart. Holds the mean class, so that only the first explanation costs
+/// O(classes · hidden).
+#[derive(Clone, Debug)]
+pub struct Explainer {
+    mean_vector: Vec<f32>,
+    mean_bias: f32,
+    /// What each class scores whatever the example.
+    bias: Vec<f32>,
+}
+
+/// Takes the lead of `class` for one example apart, once.
 ///
 /// # Panics
 /// If there is no such example or class.
@@ -43,37 +53,77 @@ pub fn contributions(
     example: u32,
     class: u32,
 ) -> Contributions {
-    let network = &model.network;
-    let mut activations = Activations::default();
-    network.embed(cpu, examples, &[example], &mut activations);
-    let layers = &activations.layers;
-    let activation = network.config.activation;
+    Explainer::new(model).contributions(cpu, model, examples, example, class)
+}
 
-    let (mut gradient, bias) = above_the_mean(model, class);
-    let lead = dot(&gradient, &layers[layers.len() - 1]) + bias;
-    for (layer, outputs) in network.hidden.iter().zip(&layers[1..]).rev() {
-        activation.backward(outputs, &mut gradient);
-        gradient = layer.w.chunks_exact(layer.stride).map(|weights| dot(weights, &gradient)).collect();
+impl Explainer {
+    /// For a model.
+    pub fn new(model: &Model) -> Self {
+        let (output, bias) = (&model.network.output, model.class_bias());
+        let mut row = vec![0.0; output.stride];
+        // In f64: millions of rows may be added.
+        let mut mean = vec![0.0; output.stride];
+        for class in 0..output.len {
+            output.view().copy_row(class, &mut row);
+            mean.iter_mut().zip(&row).for_each(|(sum, &x)| *sum += f64::from(x) / output.len as f64);
+        }
+        let mean_bias = bias.iter().map(|&b| f64::from(b)).sum::<f64>() / output.len as f64;
+        let mean_vector = mean.iter().map(|&x| x as f32).collect();
+        Self { mean_vector, mean_bias: mean_bias as f32, bias }
     }
-    activation.backward(&layers[0], &mut gradient);
 
-    let (ids, values) = examples.features(example as usize);
-    let factor = network.config.normalise.factor(values);
-    let mut row = vec![0.0; network.input.stride];
-    let contribution = |(&id, &value): (&u32, &f32)| {
-        network.input.view().copy_row(id as usize, &mut row);
-        factor * value * (dot(&row, &gradient) + sparse_above_the_mean(model, class, id))
-    };
-    let of_features: Vec<f32> = ids.iter().zip(values).map(contribution).collect();
-    let sparse = |(&id, &value): (&u32, &f32)| factor * value * sparse_above_the_mean(model, class, id);
-    let lead = lead + ids.iter().zip(values).map(sparse).sum::<f32>();
-    let constant = lead - of_features.iter().sum::<f32>();
-    let mut neighbours = [0.0];
-    if let Some(part) = &model.neighbours {
-        part.add_scores((ids, values), &[class], &mut neighbours, &mut NeighbourScratch::default());
+    /// Takes the lead of `class` for one example apart; the model is the one that this
+    /// was made for.
+    ///
+    /// # Panics
+    /// If there is no such example or class.
+    pub fn contributions(
+        &self,
+        cpu: Cpu,
+        model: &Model,
+        examples: &Examples<'_>,
+        example: u32,
+        class: u32,
+    ) -> Contributions {
+        let network = &model.network;
+        let mut activations = Activations::default();
+        network.embed(cpu, examples, &[example], &mut activations);
+        let layers = &activations.layers;
+        let activation = network.config.activation;
+
+        let (mut gradient, bias) = self.above_the_mean(model, class);
+        let lead = dot(&gradient, &layers[layers.len() - 1]) + bias;
+        for (layer, outputs) in network.hidden.iter().zip(&layers[1..]).rev() {
+            activation.backward(outputs, &mut gradient);
+            gradient = layer.w.chunks_exact(layer.stride).map(|weights| dot(weights, &gradient)).collect();
+        }
+        activation.backward(&layers[0], &mut gradient);
+
+        let (ids, values) = examples.features(example as usize);
+        let factor = network.config.normalise.factor(values);
+        let mut row = vec![0.0; network.input.stride];
+        let contribution = |(&id, &value): (&u32, &f32)| {
+            network.input.view().copy_row(id as usize, &mut row);
+            factor * value * (dot(&row, &gradient) + sparse_above_the_mean(model, class, id))
+        };
+        let of_features: Vec<f32> = ids.iter().zip(values).map(contribution).collect();
+        let sparse = |(&id, &value): (&u32, &f32)| factor * value * sparse_above_the_mean(model, class, id);
+        let lead = lead + ids.iter().zip(values).map(sparse).sum::<f32>();
+        let constant = lead - of_features.iter().sum::<f32>();
+        let share =
+            |part: &Neighbours| part.near((ids, values), &mut NeighbourScratch::default()).share(class);
+        let neighbours = model.neighbours.as_ref().map_or(0.0, share);
+        Contributions { constant, of_features, neighbours, lead: lead + neighbours }
     }
-    let [neighbours] = neighbours;
-    Contributions { constant, of_features, neighbours, lead: lead + neighbours }
+
+    /// A class's vector and bias, the frequency's part included, minus the means of all
+    /// classes.
+    fn above_the_mean(&self, model: &Model, class: u32) -> (Vec<f32>, f32) {
+        let mut row = vec![0.0; self.mean_vector.len()];
+        model.network.output.view().copy_row(class as usize, &mut row);
+        row.iter_mut().zip(&self.mean_vector).for_each(|(x, mean)| *x -= mean);
+        (row, self.bias[class as usize] - self.mean_bias)
+    }
 }
 
 /// A class's blended sparse weight on a feature, minus the mean of all classes.
@@ -83,23 +133,6 @@ fn sparse_above_the_mean(model: &Model, class: u32, feature: u32) -> f32 {
     let own = features.binary_search(&feature).map_or(0.0, |place| weights[place]);
     let all: f32 = sparse.postings(model.num_features()).of(feature).1.iter().sum();
     sparse.blend() * (own - all / sparse.num_classes() as f32)
-}
-
-/// A class's vector and bias, the frequency's part included, minus the means of all
-/// classes.
-fn above_the_mean(model: &Model, class: u32) -> (Vec<f32>, f32) {
-    let (output, bias) = (&model.network.output, model.class_bias());
-    let mut row = vec![0.0; output.stride];
-    // In f64: millions of rows may be added.
-    let mut mean = vec![0.0; output.stride];
-    for other in 0..output.len {
-        output.view().copy_row(other, &mut row);
-        mean.iter_mut().zip(&row).for_each(|(sum, &x)| *sum += f64::from(x) / output.len as f64);
-    }
-    output.view().copy_row(class as usize, &mut row);
-    row.iter_mut().zip(&mean).for_each(|(x, &mean)| *x -= mean as f32);
-    let mean_bias = bias.iter().map(|&b| f64::from(b)).sum::<f64>() / output.len as f64;
-    (row, bias[class as usize] - mean_bias as f32)
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {

@@ -12,9 +12,12 @@ use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
 use super::calibrated::calibrate;
+use super::candidates::{RerankScratch, rerank};
 use super::chosen::{ChosenClasses, ChosenScratch};
+use super::effort::Recall;
 use super::evaluate::Evaluation;
-use super::rerank::{RERANKED, RerankScratch, rerank};
+use super::fast::{FastScratch, FastSearch};
+use super::few::FewClasses;
 use super::{Ask, Search, SparseQueries, TopK, TopKScratch, top_k};
 use crate::data::{Dataset, Examples};
 use crate::metrics::{MetricOptions, Metrics, MetricsError, Reliability, Totals, TrainingFrequencies};
@@ -23,6 +26,9 @@ use crate::text::Scratch as TextScratch;
 
 /// Examples that are embedded and ranked at a time.
 const BATCH: usize = 1024;
+
+/// Classes that a fast search looks at, at least, for each that is asked for.
+const EFFORT_PER_ANSWER: usize = 4;
 
 /// A class of an answer, by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,13 +59,15 @@ struct Scratch {
     activations: Activations,
     top_k: TopKScratch,
     rerank: RerankScratch,
+    fast: FastScratch,
     chosen: ChosenScratch,
     text: TextScratch,
 }
 
 impl<M: Deref<Target = Model> + Sync> Predictor<M> {
-    /// For a model. O(classes), once.
+    /// For a model. O(classes), and once a model what its parts need to be searched.
     pub fn new(model: M, cpu: Cpu) -> Self {
+        model.prepare();
         Self { bias: model.class_bias(), model, cpu, idle: Mutex::default() }
     }
 
@@ -86,10 +94,10 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         let calibration = self.model.calibration.as_ref().filter(|_| ask.probabilities);
         out.prepare(ask.k, ask.probabilities && calibration.is_none());
         match (ask.only, calibration) {
-            (None, None) => self.rank_everything(examples, batch, &mut scratch, out),
+            (None, None) => self.rank_all_classes(examples, batch, ask.search, &mut scratch, out),
             (None, Some(calibration)) => {
                 out.prepare(ask.k.max(RANKS), false);
-                self.rank_everything(examples, batch, &mut scratch, out);
+                self.rank_all_classes(examples, batch, ask.search, &mut scratch, out);
                 out.probabilities = Some(calibrate(&self.model, calibration, (examples, batch), out, out));
                 out.shorten(ask.k);
             }
@@ -97,7 +105,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
             (Some(only), Some(calibration)) => {
                 // What the others score says what these scores mean.
                 let mut best = TopK::new(RANKS);
-                self.rank_everything(examples, batch, &mut scratch, &mut best);
+                self.rank_all_classes(examples, batch, ask.search, &mut scratch, &mut best);
                 self.rank_only(examples, batch, only, &mut scratch, out);
                 out.probabilities = Some(calibrate(&self.model, calibration, (examples, batch), &best, out));
             }
@@ -106,6 +114,34 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
             out.leave_at_least(threshold);
         }
         self.idle().push(scratch);
+    }
+
+    /// How to search where not every class is scored.
+    fn fast_search(&self, search: Search, k: usize) -> Option<FastSearch<'_>> {
+        let Search::Fast { effort } = search else { return None };
+        let index = self.model.search.as_ref()?;
+        let effort = effort.unwrap_or(index.effort).max(k.saturating_mul(EFFORT_PER_ANSWER));
+        let few = FewClasses { cpu: self.cpu, model: &self.model, bias: &self.bias };
+        (effort < self.model.num_classes()).then_some(FastSearch { few, index, effort })
+    }
+
+    /// Ranks all classes for examples whose embeddings are known, by the search that is
+    /// asked for.
+    fn rank_all_classes(
+        &self,
+        examples: &Examples<'_>,
+        batch: &[u32],
+        search: Search,
+        scratch: &mut Scratch,
+        out: &mut TopK,
+    ) {
+        match self.fast_search(search, out.k()) {
+            Some(search) => {
+                let embeddings = scratch.activations.embeddings();
+                search.rank((examples, batch), embeddings, &mut scratch.fast, out);
+            }
+            None => self.rank_everything(examples, batch, scratch, out),
+        }
     }
 
     /// Ranks all classes for examples whose embeddings are known.
@@ -119,10 +155,11 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         };
         match &model.neighbours {
             None => best(out),
-            Some(neighbours) => {
-                let mut first = out.like(out.k().max(RERANKED));
+            Some(_) => {
+                let mut first = out.like(out.k());
                 best(&mut first);
-                rerank(neighbours, examples, batch, &first, &mut scratch.rerank, out);
+                let few = FewClasses { cpu: self.cpu, model, bias: &self.bias };
+                rerank(few, (examples, batch), embeddings, &first, &mut scratch.rerank, out);
             }
         }
     }
@@ -274,12 +311,17 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         };
         let metrics = Metrics::new(options, Some(frequencies))?;
         let mut totals = Totals::new(&metrics);
+        let mut recall = self.fast_search(search, metrics.k_max()).map(|_| Recall::default());
         let is_calibrated = self.model.calibration.is_some();
         let mut reliability = is_calibrated.then(Reliability::default);
         let ask = Ask { search, probabilities: is_calibrated, ..Ask::best(metrics.k_max()) };
         self.rank_all(examples, ask, |first, ranking| {
             if let Some(reliability) = &mut reliability {
                 self.judge(examples, first, ranking, unknown_labels, reliability);
+            }
+            if let Some(recall) = &mut recall {
+                let batch: Vec<u32> = (first as u32..).take(ranking.len()).collect();
+                recall.add(Recall::of(ranking, &self.rank(examples, &batch, Ask::best(ask.k))));
             }
             totals.add_all(&metrics, ranking.len(), |i| {
                 let example = first + i;
@@ -288,7 +330,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
             Ok::<(), MetricsError>(())
         })?;
         let (examples, skipped) = (totals.examples(), totals.skipped());
-        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, reliability })
+        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, recall, reliability })
     }
 
     /// Holds the first answers of examples with labels, from `first` on, against the truth.

@@ -1,5 +1,7 @@
 //! Where rankings are kept: the best classes of each example of a batch.
 
+use rayon::prelude::*;
+
 use super::best::Best;
 
 /// The best classes of one example, best first.
@@ -125,26 +127,35 @@ impl TopK {
 
     /// Ranks `classes` for each of some examples by their scores, a row an example.
     pub(super) fn fill(&mut self, examples: usize, classes: &[u32], scores: &[f32]) {
-        self.resize(examples, classes.len());
-        let mut best = Best::default();
-        if classes.is_empty() {
-            return;
-        }
-        for (example, scores) in scores.chunks_exact(classes.len()).enumerate() {
-            best.reset(self.stride);
+        self.fill_each(examples, classes.len(), |example, slot| {
+            let mut best = Best::default();
+            best.reset(slot.k());
+            let scores = &scores[example * classes.len()..][..classes.len()];
             scores.iter().zip(classes).for_each(|(&score, &class)| best.offer(score, class));
-            self.set(example, best.ranked());
-        }
+            slot.take(&mut best);
+        });
     }
 
-    /// The best classes of an example, best first.
-    pub(super) fn set(&mut self, example: usize, best: impl Iterator<Item = (f32, u32)>) {
-        let start = example * self.stride;
-        self.lens[example] = 0;
-        for (place, (score, class)) in (start..start + self.stride).zip(best) {
-            (self.scores[place], self.classes[place]) = (score, class);
-            self.lens[example] += 1;
+    /// Has the best of `num_classes` classes found for each of some examples, in parallel.
+    pub(super) fn fill_each(
+        &mut self,
+        examples: usize,
+        num_classes: usize,
+        rank: impl Fn(usize, Slot<'_>) + Sync,
+    ) {
+        self.resize(examples, num_classes);
+        if self.stride == 0 {
+            return;
         }
+        self.lens
+            .par_iter_mut()
+            .zip(&mut self.log_sum_exp)
+            .zip(self.classes.par_chunks_mut(self.stride))
+            .zip(self.scores.par_chunks_mut(self.stride))
+            .enumerate()
+            .for_each(|(example, (((len, log_sum_exp), classes), scores))| {
+                rank(example, Slot { log_sum_exp, len, classes, scores });
+            });
     }
 
     /// Leaves the best `k` classes of each example.
@@ -181,5 +192,29 @@ impl TopK {
         self.log_sum_exp.clear();
         self.log_sum_exp.resize(examples, f32::NEG_INFINITY);
         self.probabilities = None;
+    }
+}
+
+/// Where the best classes of one example go.
+pub(super) struct Slot<'a> {
+    pub(super) log_sum_exp: &'a mut f32,
+    len: &'a mut usize,
+    classes: &'a mut [u32],
+    scores: &'a mut [f32],
+}
+
+impl Slot<'_> {
+    /// How many there is room for, at least 1.
+    pub(super) fn k(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Takes the best classes.
+    pub(super) fn take(self, best: &mut Best) {
+        *self.len = 0;
+        for ((class, score), best) in self.classes.iter_mut().zip(self.scores).zip(best.ranked()) {
+            (*score, *class) = best;
+            *self.len += 1;
+        }
     }
 }

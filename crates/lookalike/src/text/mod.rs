@@ -14,7 +14,7 @@
 //! the result does not either.
 //!
 //! What has no end, or is to be answered while it comes, is read once, with what
-//! was learnt before: [`TextBlocks`].
+//! was learnt before: [`TextBlocks`], or as it stands: [`RecordBlocks`].
 //!
 //! Dense embeddings made elsewhere come in beside it, from a `.npy` matrix:
 //! [`dense_dataset`].
@@ -47,6 +47,6 @@ pub use npy::{dense_dataset, dense_dataset_with_names, dense_dataset_without_lab
 pub use options::{Sizes, TextOptions};
 pub use pipeline::TextPipeline;
 pub use records::{Column, Format, ReadOptions, Record, TextFile};
-pub use stream::{TextBlock, TextBlocks};
+pub use stream::{RecordBlocks, TextBlock, TextBlocks};
 pub use understanding::Understanding;
 pub use vectoriser::{Feature, Scratch, Vectoriser};

@@ -35,10 +35,7 @@ impl<'a> TextBlocks<'a> {
     /// Opens a file, plain or compressed, or with `-` the standard input. Labels are
     /// not read.
     pub fn open(path: &Path, options: ReadOptions, vectoriser: &'a Vectoriser) -> Result<Self, TextError> {
-        let name = if path == Path::new(STDIN) { "<stdin>".into() } else { path.display().to_string() };
-        let reader = Plain::open(path).map_err(|e| failed(&name, e))?.reader;
-        let options = ReadOptions { with_labels: false, ..options };
-        Ok(Self { records: RecordBlocks::new(name, reader, options), vectoriser })
+        Ok(Self { records: RecordBlocks::open(path, options)?, vectoriser })
     }
 }
 
@@ -69,7 +66,7 @@ impl TextBlock {
 /// The first block tells format and columns. Later blocks are read as files of
 /// their own in that format, each with the first one's header before it; a block
 /// that ends within quotes waits for the rest.
-struct RecordBlocks {
+pub struct RecordBlocks {
     name: String,
     reader: Box<dyn Read + Send>,
     options: ReadOptions,
@@ -95,6 +92,14 @@ impl Iterator for RecordBlocks {
 }
 
 impl RecordBlocks {
+    /// Opens a file, plain or compressed, or with `-` the standard input. Labels are
+    /// not read.
+    pub fn open(path: &Path, options: ReadOptions) -> Result<Self, TextError> {
+        let name = if path == Path::new(STDIN) { "<stdin>".into() } else { path.display().to_string() };
+        let reader = Plain::open(path).map_err(|e| failed(&name, e))?.reader;
+        Ok(Self::new(name, reader, ReadOptions { with_labels: false, ..options }))
+    }
+
     fn new(name: String, reader: Box<dyn Read + Send>, options: ReadOptions) -> Self {
         Self {
             name,

@@ -110,7 +110,7 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Trains until done. However it ends, the model is complete.
+/// Trains until done. However it ends, the model is complete, with a search index.
 pub fn run(
     trainer: &mut Trainer<'_>,
     plan: &RunPlan<'_>,
@@ -119,6 +119,7 @@ pub fn run(
 ) -> Result<Outcome, TrainError> {
     let outcome = run_steps(trainer, plan, keeper, observer)?;
     trainer.settle();
+    trainer.index();
     Ok(outcome)
 }
 
@@ -172,6 +173,7 @@ fn evaluate(
     let is_best = trainer.state.best.take(evaluation.first());
     observer.on_evaluation(trainer, &evaluation, is_best);
     if is_best {
+        trainer.index();
         keeper.keep_best(trainer).map_err(TrainError::NotKept)?;
     }
     Ok(())

@@ -20,6 +20,7 @@ use crate::data::{DataFingerprint, Examples};
 use crate::hashing::{Incremental, RefreshSchedule};
 use crate::model::{ClassFrequencies, Model, Network};
 use crate::optim::{Adam, NetworkMoments};
+use crate::predict;
 use crate::random::{Stream, rng};
 use crate::sampling::{self, SamplerKind, SamplerStats};
 
@@ -93,6 +94,9 @@ pub enum TrainError {
         found: u32,
     },
 }
+
+/// Examples that judge a search index at most.
+const JUDGES_MAX: usize = 500;
 
 /// A model in training.
 pub struct Trainer<'a> {
@@ -356,10 +360,28 @@ impl<'a> Trainer<'a> {
         }
     }
 
+    /// Gives the model, as it is now, a search index; the next step makes it worthless.
+    /// Held-out examples judge it, or else some that are trained on. A shard of the
+    /// classes gets none.
+    pub fn index(&mut self) {
+        if self.model.search.is_some() || !self.shard.is_whole() {
+            return;
+        }
+        let start = Instant::now();
+        let held_out = self.state.held_out.as_ref().filter(|held_out| !held_out.is_empty());
+        let mut judges = held_out.unwrap_or(&self.order).clone();
+        judges.sort_unstable();
+        let count = judges.len().min(JUDGES_MAX);
+        let judges: Vec<u32> = (0..count).map(|i| judges[i * judges.len() / count]).collect();
+        predict::index(self.cpu, &mut self.model, &self.examples, &judges);
+        self.state.progress.train_seconds += start.elapsed().as_secs_f64();
+    }
+
     /// Trains on one batch.
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
         let start = Instant::now();
         self.model.calibration = None;
+        self.model.search = None;
         let sent_before = self.shard.collective().bytes_sent();
         let progress = self.state.progress;
         let starts_epoch = progress.position == 0;

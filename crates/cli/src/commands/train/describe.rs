@@ -61,6 +61,12 @@ pub(super) fn end(trainer: &Trainer<'_>, outcome: Outcome, had_sparse_part: bool
         None => "probabilities are not calibrated: they will be surer than they should (--calibrate true holds out \
                  examples for it, of 200 or more)".into(),
     });
+    if let Some(index) = &trainer.model.search {
+        let (effort, found) = (human::count(index.effort as u64), 100.0 * index.recall);
+        say(format!(
+            "search index: {effort} classes looked at find {found:.1}% of the best five (--search fast)"
+        ));
+    }
 }
 
 /// How much the sparse part and the nearest examples count, as chosen on held-out

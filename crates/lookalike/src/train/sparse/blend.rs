@@ -21,6 +21,7 @@ use crate::data::Examples;
 use crate::model::{Activations, Model, NeighbourScratch, Neighbours, SparsePart};
 use crate::predict::{RescoreScratch, TopK, TopKScratch, rescore, top_k};
 use crate::sampling::NearClasses;
+use crate::scratch::PerThread;
 
 /// The blends that are tried.
 const BLENDS: [f32; 9] = [0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
@@ -101,12 +102,17 @@ impl<'a> HeldOutScores<'a> {
     pub(super) fn best_weight(&self, blend: f32, neighbours: &Neighbours) -> f32 {
         // In proportion to what the other scores count.
         let weights = WEIGHTS.map(|weight| weight * (1.0 + blend));
+        neighbours.prepare();
+        let mut workers = PerThread::<NeighbourScratch>::default();
+        workers.prepare();
         self.best_of(weights, |example, candidates| {
-            let (ids, values) = self.examples.features(example as usize);
-            let classes: Vec<u32> = candidates.iter().map(|candidate| candidate.class).collect();
-            let near = neighbours.near(ids, values, &classes, &mut NeighbourScratch::default());
-            let score = |weight: f32, (c, near): (&HeldOutCandidate, &f32)| blended(c, blend) + weight * near;
-            weights.map(|weight| candidates.iter().zip(&near).map(|pair| score(weight, pair)).collect())
+            workers.with(|scratch| {
+                let near = neighbours.near(self.examples.features(example as usize), scratch);
+                let score = |weight: f32, c: &HeldOutCandidate| {
+                    blended(c, blend) + weight * near.soft_maximum(c.class)
+                };
+                weights.map(|weight| candidates.iter().map(|c| score(weight, c)).collect())
+            })
         })
     }
 

@@ -1,0 +1,159 @@
+//! Fast search: each part of the model proposes, and what it proposes is scored.
+//!
+//! For one example: clusters of class vectors give about `effort` classes, lists of the
+//! classes that weigh its features most give half as many (with the sums of those
+//! weights), and the nearest training examples give their classes. All of them get
+//! their dense score; with what is known of the other parts by then, a few dozen are left,
+//! and those are scored exactly, as [`super::few`] does it. So what is answered has the
+//! bits of an exact search; what is not found is missing.
+//!
+//! `O(√classes / 4 + effort)` products an example.
+
+use super::best::Best;
+use super::candidates::CandidateRanker;
+use super::few::{FewClasses, FewScratch, Query};
+use super::ranking::TopK;
+use crate::data::Examples;
+use crate::loss::RunningSum;
+use crate::model::{
+    ClusterScratch, Embeddings, Model, Near, NeighbourScratch, SearchIndex, SparsePart, StrongScratch,
+};
+use crate::scratch::PerThread;
+
+/// Weights of classes that are added up for each class that is looked at.
+const ADDITIONS_PER_CLASS: usize = 8;
+/// Classes that are scored exactly: so many times those that are asked for, and so many
+/// more, as the sums they are chosen by are not complete.
+const SCORED_TIMES: usize = 2;
+const SCORED_MORE: usize = 48;
+
+/// Working memory of [`FastSearch::rank`], reused between calls.
+#[derive(Debug, Default)]
+pub(super) struct FastScratch {
+    workers: PerThread<Worker>,
+}
+
+#[derive(Debug, Default)]
+struct Worker {
+    neighbours: NeighbourScratch,
+    proposals: Proposals,
+    ranker: CandidateRanker,
+}
+
+/// A model with its index, and how much of it to ask.
+#[derive(Clone, Copy)]
+pub(super) struct FastSearch<'a> {
+    pub(super) few: FewClasses<'a>,
+    pub(super) index: &'a SearchIndex,
+    /// Classes to look at, about.
+    pub(super) effort: usize,
+}
+
+impl FastSearch<'_> {
+    /// Ranks what is found for the examples in `batch`.
+    pub(super) fn rank(
+        &self,
+        (examples, batch): (&Examples<'_>, &[u32]),
+        embeddings: Embeddings<'_>,
+        scratch: &mut FastScratch,
+        out: &mut TopK,
+    ) {
+        scratch.workers.prepare();
+        let (workers, model) = (&scratch.workers, self.few.model);
+        let wants_sum = out.wants_log_sum_exp();
+        out.fill_each(batch.len(), model.num_classes(), |position, slot| {
+            workers.with(|Worker { neighbours, proposals, ranker }| {
+                let query = Query::new(examples, batch, embeddings, position);
+                let part = model.neighbours.as_ref();
+                let near = part.map_or(Near::NONE, |part| part.near(query.features, neighbours));
+                proposals.collect(self, query, near);
+                if wants_sum {
+                    *slot.log_sum_exp = proposals.log_sum_exp(self.few, near);
+                }
+                let scored = SCORED_TIMES * slot.k() + SCORED_MORE;
+                let best = proposals.best(near, scored);
+                ranker.rank(self.few, query, best.iter(), near, slot.k());
+                slot.take(&mut ranker.best);
+            });
+        });
+    }
+}
+
+/// The sparse part, where it counts.
+fn sparse_of(model: &Model) -> Option<&SparsePart> {
+    model.sparse.as_ref().filter(|sparse| sparse.blend() != 0.0)
+}
+
+/// What the parts of a model propose for one example.
+#[derive(Debug, Default)]
+struct Proposals {
+    clusters: ClusterScratch,
+    strong: StrongScratch,
+    few: FewScratch,
+    best: Best,
+    /// By class: whether it is among `classes`.
+    is_in: Vec<bool>,
+    classes: Vec<u32>,
+    /// Products and biases.
+    dense: Vec<f32>,
+    chosen: Vec<u32>,
+}
+
+impl Proposals {
+    fn collect(&mut self, search: &FastSearch<'_>, query: Query<'_>, near: Near<'_>) {
+        let FastSearch { few, index, effort } = *search;
+        let model = few.model;
+        self.classes.drain(..).for_each(|class| self.is_in[class as usize] = false);
+        self.is_in.resize(model.num_classes(), false);
+        let Self { clusters, strong, is_in, classes, best, .. } = self;
+        let mut add = |class: u32| {
+            let is_in = &mut is_in[class as usize];
+            if !*is_in {
+                *is_in = true;
+                classes.push(class);
+            }
+        };
+        near.classes().iter().copied().for_each(&mut add);
+        if let Some(sparse) = sparse_of(model) {
+            let factor = sparse.blend() * model.network.config.normalise.factor(query.features.1);
+            let lists = index.strong(sparse, model.num_features());
+            lists.walk(query.features, factor, model.num_classes(), ADDITIONS_PER_CLASS * effort, strong);
+            best.reset(effort.div_ceil(2));
+            for &class in strong.met() {
+                best.offer(strong.sum(class) + few.bias[class as usize], class);
+            }
+            best.ranked().for_each(|(_, class)| add(class));
+        }
+        index.clusters.visit(few.cpu, query.embedding, effort, clusters, |classes| {
+            classes.iter().copied().for_each(&mut add);
+        });
+        few.score_dense(query, &self.classes, &mut self.few, &mut self.dense);
+    }
+
+    /// What a proposed class scores, as far as is known.
+    fn scores<'a>(&'a self, near: Near<'a>) -> impl Iterator<Item = (f32, u32)> + 'a {
+        let whole =
+            move |(&class, &dense): (&u32, &f32)| (dense + self.strong.sum(class) + near.share(class), class);
+        self.classes.iter().zip(&self.dense).map(whole)
+    }
+
+    /// The best `count` proposals.
+    fn best(&mut self, near: Near<'_>, count: usize) -> &[u32] {
+        let mut best = std::mem::take(&mut self.best);
+        best.reset(count);
+        self.scores(near).for_each(|(score, class)| best.offer(score, class));
+        self.chosen.clear();
+        self.chosen.extend(best.ranked().map(|(_, class)| class));
+        self.best = best;
+        &self.chosen
+    }
+
+    /// The logarithm of the sum of `exp(score)` over what was proposed. Other classes
+    /// score low, so they are left out: a probability is at least that of an exact search.
+    fn log_sum_exp(&self, few: FewClasses<'_>, near: Near<'_>) -> f32 {
+        let mut scores: Vec<f32> = self.scores(near).map(|(score, _)| score).collect();
+        let mut sum = RunningSum::default();
+        sum.add(few.cpu, &mut scores);
+        sum.log_sum_exp()
+    }
+}

@@ -1,0 +1,174 @@
+//! Fast search: what it finds has the scores of an exact search, and it finds nearly all.
+
+use std::sync::OnceLock;
+
+use lookalike::artifact;
+use lookalike::data::Dataset;
+use lookalike::data::synth::{SynthOptions, synth};
+use lookalike::model::{Clusters, Model};
+use lookalike::predict::{Ask, Predictor, Recall, Search, TopK, index};
+use lookalike::train::{NothingKept, Observer, RunPlan, SparseConfig, TrainConfig, Trainer, run};
+use lookalike_kernels::Cpu;
+
+const K: usize = 5;
+
+struct Silent;
+impl Observer for Silent {}
+
+/// A trained model, and examples it was not trained on.
+fn trained(sparse: Option<SparseConfig>) -> (Model, Dataset) {
+    let options =
+        SynthOptions { classes: 3000, features: 2000, train: 9000, test: 300, ..Default::default() };
+    let (train, test) = synth(&options).unwrap();
+    let config = TrainConfig { epochs: 2, hidden: vec![24], sparse, ..TrainConfig::default() };
+    let mut trainer = Trainer::new(config, train.view(), Cpu::detect()).unwrap();
+    run(&mut trainer, &RunPlan::default(), &mut NothingKept, &mut Silent).unwrap();
+    (trainer.into_checkpoint().model, test)
+}
+
+/// A network alone; one with sparse weights and, where they help, training examples.
+fn models() -> &'static [(Model, Dataset); 2] {
+    static MODELS: OnceLock<[(Model, Dataset); 2]> = OnceLock::new();
+    MODELS.get_or_init(|| [trained(None), trained(Some(SparseConfig::default()))])
+}
+
+fn rank(model: &Model, data: &Dataset, search: Search) -> TopK {
+    let batch: Vec<u32> = (0..data.view().len() as u32).collect();
+    let predictor = Predictor::new(model, Cpu::from_env().unwrap());
+    predictor.rank(&data.view(), &batch, Ask { search, ..Ask::best(K) })
+}
+
+fn bits(ranking: &TopK) -> Vec<(Vec<u32>, Vec<u32>)> {
+    let of = |example: usize| {
+        let ranked = ranking.example(example);
+        (ranked.classes.to_vec(), ranked.scores.iter().map(|score| score.to_bits()).collect())
+    };
+    (0..ranking.len()).map(of).collect()
+}
+
+#[test]
+fn training_leaves_an_index_that_finds_nearly_all() {
+    for (model, test) in models() {
+        let index = model.search.as_ref().expect("as many classes are indexed");
+        assert!(index.recall >= 0.99 && index.effort < model.num_classes(), "{}", index.effort);
+        let (exact, fast) = (rank(model, test, Search::Exact), rank(model, test, Search::FAST));
+        let recall = Recall::of(&fast, &exact).share();
+        assert!(recall > 0.95, "{recall}");
+    }
+}
+
+#[test]
+fn what_is_found_scores_as_in_an_exact_search() {
+    for (model, test) in models() {
+        let all = {
+            let batch: Vec<u32> = (0..test.view().len() as u32).collect();
+            let predictor = Predictor::new(model, Cpu::from_env().unwrap());
+            predictor.rank(&test.view(), &batch, Ask::best(model.num_classes()))
+        };
+        for effort in [1, 64, 500] {
+            let found = rank(model, test, Search::Fast { effort: Some(effort) });
+            for example in 0..found.len() {
+                let (found, all) = (found.example(example), all.example(example));
+                for (class, score) in found.classes.iter().zip(found.scores) {
+                    let place = all.classes.iter().position(|other| other == class).unwrap();
+                    assert_eq!(score.to_bits(), all.scores[place].to_bits(), "class {class}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn full_effort_is_an_exact_search() {
+    for (model, test) in models() {
+        let full = Search::Fast { effort: Some(model.num_classes()) };
+        assert_eq!(bits(&rank(model, test, full)), bits(&rank(model, test, Search::Exact)));
+    }
+}
+
+#[test]
+fn an_answer_is_the_same_alone_in_a_batch_and_by_any_number_of_threads() {
+    for (model, test) in models() {
+        let together = bits(&rank(model, test, Search::FAST));
+        let predictor = Predictor::new(model, Cpu::from_env().unwrap());
+        let ask = Ask { search: Search::FAST, ..Ask::best(K) };
+        for example in 0..40 {
+            let alone = bits(&predictor.rank(&test.view(), &[example], ask));
+            assert_eq!(alone[0], together[example as usize]);
+        }
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        assert_eq!(bits(&pool.install(|| rank(model, test, Search::FAST))), together);
+    }
+}
+
+#[test]
+fn the_index_has_the_same_bits_for_any_number_of_threads() {
+    let (model, test) = &models()[1];
+    let judges: Vec<u32> = (0..50).collect();
+    let build = |threads: usize| {
+        let mut model = model.clone();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| index(Cpu::from_env().unwrap(), &mut model, &test.view(), &judges));
+        let found = model.search.unwrap();
+        let Clusters { groups, clusters, group_offsets, offsets, members } = found.clusters;
+        let levels = [groups, clusters].map(|level| {
+            let numbers = level.rows.iter().chain(&level.bias).chain(&level.spread);
+            numbers.map(|x| x.to_bits()).collect::<Vec<_>>()
+        });
+        (levels, group_offsets, offsets, members, found.effort)
+    };
+    assert_eq!(build(1), build(3));
+}
+
+/// Whatever is asked for, a class is in one cluster.
+#[test]
+fn every_class_is_in_one_cluster() {
+    for (model, _) in models() {
+        let clusters = &model.search.as_ref().unwrap().clusters;
+        let mut members = clusters.members.clone();
+        members.sort_unstable();
+        assert_eq!(members, (0..model.num_classes() as u32).collect::<Vec<_>>());
+        assert_eq!(*clusters.offsets.last().unwrap() as usize, members.len());
+    }
+}
+
+#[test]
+fn a_saved_model_finds_the_same() {
+    for (model, test) in models() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        artifact::save_model(&path, model, &record()).unwrap();
+        let loaded = artifact::load(&path).unwrap().model;
+        let (old, new) = (model.search.as_ref().unwrap(), loaded.search.as_ref().unwrap());
+        assert_eq!((old.effort, old.recall), (new.effort, new.recall));
+        assert_eq!(bits(&rank(model, test, Search::FAST)), bits(&rank(&loaded, test, Search::FAST)));
+    }
+}
+
+/// A file whose checksums are right may still hold nonsense.
+#[test]
+fn a_damaged_index_is_refused() {
+    type Damage = fn(&mut Clusters);
+    let damages: [(&str, Damage); 6] = [
+        ("a class twice", |clusters| clusters.members[1] = clusters.members[0]),
+        ("no such class", |clusters| clusters.members[0] = u32::MAX),
+        ("a class less", |clusters| clusters.members.truncate(10)),
+        ("a cluster too long", |clusters| *clusters.offsets.last_mut().unwrap() += 1),
+        ("a group too long", |clusters| *clusters.group_offsets.last_mut().unwrap() += 1),
+        ("no number", |clusters| clusters.groups.bias[0] = f32::NAN),
+    ];
+    let (model, _) = &models()[0];
+    for (what, damage) in damages {
+        let mut model = model.clone();
+        damage(&mut model.search.as_mut().unwrap().clusters);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        artifact::save_model(&path, &model, &record()).unwrap();
+        let error = artifact::load(&path).map(|_| ()).expect_err(what).to_string();
+        assert!(error.contains("model.safetensors"), "{what}: {error}");
+    }
+}
+
+fn record() -> lookalike::train::TrainingRecord {
+    lookalike::train::TrainingRecord { config: TrainConfig::default(), progress: Default::default() }
+}
