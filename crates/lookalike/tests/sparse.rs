@@ -265,10 +265,12 @@ fn damaged_sparse_parts_are_refused() {
     }
 }
 
-/// Changes `config.json`, which has no checksum.
+/// Changes `config.json` as versions up to 4 had it, without a checksum.
 fn edit(directory: &Path, change: impl Fn(&mut serde_json::Value)) {
     let path = directory.join("config.json");
-    let mut config = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    config.as_object_mut().unwrap().remove("checksum");
+    config["format-version"] = 4.into();
     change(&mut config);
     std::fs::write(path, config.to_string()).unwrap();
 }
