@@ -166,7 +166,7 @@ impl<'a> Regression<'a> {
                 share /= 2.0;
             };
             let gained = loss - next_loss;
-            if !(gained > 0.0) {
+            if gained.is_nan() || gained <= 0.0 {
                 break;
             }
             (weights, loss) = (next, next_loss);
