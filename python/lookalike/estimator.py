@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from lookalike import _features, _labels, _native
+from lookalike import _features, _labels, _native, _weights
 from lookalike._progress import InterruptedTraining, Progress
 from lookalike._settings import merged, training_settings
 
@@ -30,7 +30,7 @@ _ESTIMATOR_FILE = "estimator.json"
 _TRAINING_FILE = "training.safetensors"
 _MATRIX_ELEMENTS_MAX = 1 << 31
 # Parameters that are no settings of the library by the same name; all others are.
-_NO_SETTINGS = ("random_state", "preset", "settings", "text", "threads", "verbose")
+_NO_SETTINGS = ("random_state", "preset", "settings", "text", "threads", "verbose", "class_weight")
 
 
 class ExtremeClassifier(ClassifierMixin, BaseEstimator):
@@ -68,6 +68,10 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
     settings
         All other settings by the names they have in the command line's
         configuration file, for example `{"lsh": {"k": 5}, "lr-schedule": "linear"}`.
+    class_weight
+        How much the examples of classes count, as `{class: weight}` (others count 1), or
+        `"balanced"`: in inverse proportion to how many they are. An example of several
+        classes counts the mean of theirs.
     text
         How texts become features, for example `{"characters": {"min": 3, "max": 5}}`.
     threads
@@ -78,7 +82,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : ndarray
-        The classes, sorted.
+        The classes, sorted; those that `partial_fit` or `add_classes` met later stand behind.
     history_ : list of dict
         Loss and metrics, an entry an epoch. Metrics are shares of one.
     n_features_in_ : int
@@ -118,6 +122,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         preset: str | None = None,
         sparse: bool | Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
         text: Mapping[str, Any] | None = None,
         threads: int | None = None,
         verbose: bool | None = None,
@@ -132,6 +137,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         self.preset = preset
         self.sparse = sparse
         self.settings = settings
+        self.class_weight = class_weight
         self.text = text
         self.threads = threads
         self.verbose = verbose
@@ -171,6 +177,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         self,
         X: Any,
         y: Any,
+        sample_weight: Any = None,
         *,
         eval_set: tuple[Any, Any] | None = None,
         eval_every: int = 1,
@@ -191,6 +198,9 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         y
             A sparse matrix or a two-dimensional array with a column a class, a
             list of lists of ids or names, or a label an example.
+        sample_weight
+            How much each example counts: 2 moves the model twice as far, 0 leaves the
+            example out. Metrics do not look at it.
         eval_set
             `(X, y)` to measure on every `eval_every` epochs; see `history_`.
         patience
@@ -205,7 +215,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         before = dict(self.__dict__)
         self._forget()
         try:
-            self._train(X, y, None, (eval_set, eval_every, patience, time_limit, k))
+            self._train(X, y, sample_weight, None, (eval_set, eval_every, patience, time_limit, k))
         except BaseException:
             # What was fitted before is worth more than half of something new.
             self.__dict__.clear()
@@ -213,11 +223,14 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
             raise
         return self
 
-    def partial_fit(self, X: Any, y: Any, classes: Any = None) -> Self:
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
         """Trains for one pass over some examples; the next call goes on.
 
-        The first call has to know all `classes`, unless `y` is a matrix with a
-        column a class. Texts get their features from the first call's texts.
+        The first call has to know `classes`, unless `y` is a matrix with a column a
+        class. Later calls may bring classes never seen, in `y` or announced in
+        `classes`: `classes_` grows, and the old ones keep their places. Show old
+        examples too, or old classes are forgotten. Texts get their features from the
+        first call's texts.
         The learning rate stays: a schedule needs an end to fall towards.
         Hash tables are built anew in each call, so give it many examples.
         A call that fails leaves the model as it was: it works on a copy.
@@ -232,27 +245,86 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         if not self.__sklearn_is_fitted__():
             if classes is None and not _labels.is_matrix(_labels.as_array(y)):
                 raise ValueError("the first call of partial_fit needs classes: all labels there will be")
-            self._train(X, y, classes, None, settings={**settings, "epochs": 1})
+            self._train(X, y, sample_weight, classes, None, settings={**settings, "epochs": 1})
             return self
-        if classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            raise ValueError(f"classes={classes!r} differ from those of the first call of partial_fit")
         features = self._features(X, reset=False)
-        labels = self._known_labels(y, len(features[0]) - 1)
+        known = _labels.grown(y, self.classes_, classes)
+        labels = self._known_labels(y, known, len(features[0]) - 1)
+        weights = _weights.of_examples(sample_weight, self.class_weight, labels, known)
         progress = Progress(self.verbose)
         try:
             outcome = self._model.resume(
-                features, labels, json.dumps(settings), self._options(progress, None)
+                features, labels, weights, json.dumps(settings), self._options(progress, None)
             )
         finally:
             entries = progress.close()
         self.history_ = [*self.history_, *entries]
+        self._set_classes(known)
         self._warn_if_interrupted(outcome)
         return self
+
+    # Classes
+
+    def add_classes(self, classes: Any) -> Self:
+        """Adds classes that have no examples yet, at the end of `classes_`.
+
+        >>> model = ExtremeClassifier(epochs=2).fit(["a cat", "a dog"] * 9, ["cat", "dog"] * 9)
+        >>> model.add_classes(["yak"]).classes_.tolist()
+        ['cat', 'dog', 'yak']
+        """
+        check_is_fitted(self)
+        known = _labels.grown(np.asarray(classes), self.classes_)
+        self._model.add_classes(len(known) - len(self.classes_))
+        self._set_classes(known)
+        return self
+
+    def remove_classes(self, classes: Any) -> Self:
+        """Removes classes. What the others score stays as it is."""
+        check_is_fitted(self)
+        removed = self._places(classes)
+        self._model.remove_classes(removed)
+        self._set_classes(np.delete(self.classes_, removed))
+        return self
+
+    def rename_classes(self, names: Mapping[Any, Any]) -> Self:
+        """Gives classes other names: `{old: new}`.
+
+        >>> model = ExtremeClassifier(epochs=2).fit(["a cat", "a dog"] * 9, ["cat", "dog"] * 9)
+        >>> model.rename_classes({"cat": "Katze"}).classes_.tolist()
+        ['Katze', 'dog']
+        """
+        check_is_fitted(self)
+        places = self._places(list(names))
+        new = np.asarray(list(names.values()))
+        _labels.check_type(new, self.classes_)
+        renamed = self.classes_.astype(np.result_type(self.classes_.dtype, new.dtype))
+        renamed[places] = new
+        unique, counts = np.unique(renamed, return_counts=True)
+        if len(unique) < len(renamed):
+            raise ValueError(f"{unique[counts > 1][0]!r} would be the name of two classes")
+        self._set_classes(renamed)
+        return self
+
+    def _places(self, classes: Any) -> NDArray[np.int64]:
+        wanted = np.asarray(classes)
+        if wanted.ndim != 1:
+            raise ValueError("classes must be a list of classes")
+        places = _labels.places_of(wanted, self.classes_)
+        if (places < 0).any():
+            unknown = wanted[places < 0][0]
+            raise ValueError(f"{unknown!r} is none of the classes that the model was trained with")
+        return places.astype(np.int64)
+
+    def _set_classes(self, classes: NDArray[Any]) -> None:
+        if self._model.class_names() is not None:
+            self._model.set_names([str(label) for label in classes])
+        self.classes_ = classes
 
     def _train(
         self,
         X: Any,
         y: Any,
+        sample_weight: Any,
         classes: Any,
         watching: tuple[tuple[Any, Any] | None, int, int | None, float | None, Sequence[int]] | None,
         settings: dict[str, Any] | None = None,
@@ -274,14 +346,15 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
                 f"y holds {len(known)} class, but a classifier needs 2 classes or more to tell apart"
             )
         self.classes_ = known
-        labels = self._known_labels(y, examples)
+        labels = self._known_labels(y, known, examples)
+        weights = _weights.of_examples(sample_weight, self.class_weight, labels, known)
         if settings is None:
             settings = self._settings_for((examples, len(known), len(features[1]), len(labels[1])))
         self.settings_ = settings
         progress = Progress(self.verbose)
         try:
             self._model, outcome = _native.Model.train(
-                features, labels, json.dumps(settings), self._options(progress, watching)
+                features, labels, weights, json.dumps(settings), self._options(progress, watching)
             )
         finally:
             self.history_ = progress.close()
@@ -343,8 +416,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         )
         return _features.rows(matrix)
 
-    def _known_labels(self, y: Any, examples: int) -> _native.Labels:
-        encoded = _labels.encode(y, self.classes_)
+    def _known_labels(self, y: Any, classes: NDArray[Any], examples: int) -> _native.Labels:
+        encoded = _labels.encode(y, classes)
         if len(encoded.unknown) != examples:
             raise ValueError(f"X has {examples} examples, but y has labels of {len(encoded.unknown)}")
         if encoded.unknown.any():
@@ -463,11 +536,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         if classes is None:
             ids = np.arange(len(self.classes_))
         else:
-            wanted = np.asarray(classes)
-            ids = np.searchsorted(self.classes_, wanted).clip(max=len(self.classes_) - 1)
-            if not np.array_equal(self.classes_[ids], wanted):
-                unknown = wanted[self.classes_[ids] != wanted]
-                raise ValueError(f"{unknown[0]!r} is none of the classes that the model was trained with")
+            ids = self._places(classes)
         self._check_size(features, len(ids))
         scores = self._model.scores(features, ids, self.threads)
         return scores[:, 1] - scores[:, 0] if classes is None and len(ids) == 2 else scores
@@ -561,7 +630,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         if own.exists():
             saved = json.loads(own.read_text(encoding="utf-8"))
             estimator = cls(**saved["parameters"])
-            estimator.classes_ = np.array(saved["classes"], dtype=saved["classes_dtype"])
+            classes = np.array(saved["classes"], dtype=saved["classes_dtype"])
+            estimator.classes_ = _as_named(classes, model.class_names())
             estimator.history_ = saved["history"]
         else:
             estimator = cls(settings=described["training"])
@@ -596,6 +666,16 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
 def _check_lengths(features: Features, encoded: _labels.Encoded) -> None:
     if len(features[0]) - 1 != len(encoded.unknown):
         raise ValueError(f"X has {len(features[0]) - 1} examples, but y has labels of {len(encoded.unknown)}")
+
+
+def _as_named(classes: NDArray[Any], names: list[str] | None) -> NDArray[Any]:
+    """The classes as the model names them, should the command line have changed them since."""
+    if names is None or names == [str(label) for label in classes]:
+        return classes
+    try:
+        return np.array(names).astype(classes.dtype if classes.dtype.kind in "iu" else np.array(names).dtype)
+    except ValueError:
+        return np.array(names)
 
 
 def _to_files(model: _native.Model) -> dict[str, bytes]:

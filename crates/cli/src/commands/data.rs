@@ -16,7 +16,7 @@ use lookalike::data::{Examples, write_packed, write_text};
 use lookalike::text::{Record, TextFile};
 
 use crate::exit::usage;
-use crate::input::{self, Content, Input, ReadArguments, TextArguments, TextSettings};
+use crate::input::{self, Content, Input, ReadArguments, TextArguments, TextSettings, WeightArguments};
 use crate::output::inform;
 
 /// Look at, split, even out, generate and pack data sets.
@@ -268,7 +268,8 @@ fn run_vectorise(args: &VectoriseArgs) -> Result<()> {
     let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt"], &inputs)?;
     let mut settings = TextSettings::default();
     args.text.apply(&mut settings);
-    let train = input::for_training(&args.file, &settings.options(), &args.read)?;
+    let train =
+        input::for_training(&args.file, &settings.options(), &args.read, &WeightArguments::default())?;
     let Some(pipeline) = train.pipeline() else {
         return Err(usage(format!("{}: these are numbers already, no text", args.file.display())));
     };
@@ -338,7 +339,7 @@ fn run_pack(args: &PackArgs) -> Result<()> {
 /// Reads a data set of any format, text with the features that `train` gives it by
 /// default.
 fn load(path: &Path, read: &ReadArguments) -> Result<Input> {
-    input::for_training(path, &TextSettings::default().options(), read)
+    input::for_training(path, &TextSettings::default().options(), read, &WeightArguments::default())
 }
 
 /// The files of a folder that a command will write. The folder is made with

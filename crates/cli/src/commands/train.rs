@@ -8,10 +8,12 @@ use lookalike::train::{AUTO, PRESETS};
 
 use super::MachineArguments;
 use super::evaluate::MetricArguments;
-use crate::input::{ReadArguments, TextArguments};
+use crate::input::{ReadArguments, TextArguments, WeightArguments};
 use crate::signals;
+use further::FurtherArguments;
 
 mod describe;
+mod further;
 mod run;
 mod settings;
 mod times;
@@ -33,6 +35,8 @@ pub(crate) use settings::{SettingArguments, Settings};
   lookalike train names.tsv --test more.tsv --model model
   lookalike train articles.jsonl --text-column body --labels-column tags --words 1-2 --model model
   lookalike train embeddings.npy --labels-file labels.txt --model model
+  lookalike train new.txt --from model --rehearse 0.25 --model larger
+  lookalike train articles.jsonl --weight-column weight --class-weights classes.tsv --model model
 
 The input is examples of numbers (the Extreme Classification format, its packed
 form, or a .npy matrix with a file of labels) or text with label names: TSV, CSV,
@@ -97,6 +101,10 @@ pub(crate) struct TrainArguments {
     /// Print nothing but the result
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    further: FurtherArguments,
+    #[command(flatten)]
+    weights: WeightArguments,
     #[command(flatten)]
     settings: SettingArguments,
     #[command(flatten)]

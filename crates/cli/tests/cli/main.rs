@@ -7,6 +7,7 @@ mod damage;
 mod demo;
 mod files;
 mod first_hour;
+mod further;
 mod interruption;
 mod names;
 mod outputs;

@@ -11,6 +11,7 @@
 //! progress and settings belong to [`crate::train::TrainingState`].
 
 mod calibration;
+mod change;
 mod embeddings;
 mod examples_of_class;
 mod hidden;
@@ -25,6 +26,7 @@ mod view;
 
 pub(crate) use calibration::{CLASS_TERMS, EXAMPLE_TERMS, ExampleTerm, class_terms, example_terms};
 pub use calibration::{Calibration, LabelsPerExample, Probabilities, RANKS};
+pub use change::{ChangeError, Growth};
 pub use embeddings::Embeddings;
 pub(crate) use hidden::EXAMPLES_PER_BLOCK;
 pub use hidden::Hidden;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use memchr::{memchr_iter, memchr2};
 
 use super::detect::names_columns;
-use super::records::split_labels;
+use super::records::{split_labels, weight_of};
 use super::source::{Chunk, Framing, closing_quote, position};
 use super::{Column, ReadOptions, Record, TextError};
 
@@ -24,6 +24,8 @@ pub(super) struct Layout {
     text: usize,
     /// Column of the labels, from 0.
     labels: Option<usize>,
+    /// Column of the weights, from 0.
+    pub(super) weight: Option<usize>,
     label_separator: String,
     /// What the header calls the columns.
     names: Vec<String>,
@@ -49,6 +51,7 @@ impl Layout {
             header_line: None,
             text: 0,
             labels: None,
+            weight: None,
             label_separator: options.label_separator.clone(),
             names: Vec::new(),
         };
@@ -85,6 +88,9 @@ impl Layout {
                 )));
             }
         }
+        if options.weight.is_some() {
+            layout.weight = Some(find(&options.weight, &[], 0)?);
+        }
         let names = names.into_iter().map(String::from).collect();
         layout.names = if has_header { names } else { Vec::new() };
         Ok(layout)
@@ -116,7 +122,7 @@ impl Layout {
     }
 
     pub(super) fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
-        let expected = self.text.max(self.labels.unwrap_or(0)) + 1;
+        let expected = self.text.max(self.labels.unwrap_or(0)).max(self.weight.unwrap_or(0)) + 1;
         let mut records = Vec::new();
         for row in self.rows(chunk, file)? {
             let Row { mut fields, line } = row?;
@@ -128,8 +134,9 @@ impl Layout {
                 return Err(TextError::TooFewColumns { file, line, found, expected });
             }
             let labels = self.labels.map(|at| split_labels(&fields[at], &self.label_separator));
+            let weight = self.weight.map(|at| weight_of(&fields[at], file, line)).transpose()?.flatten();
             let text = std::mem::take(&mut fields[self.text]).into_owned();
-            records.push(Record { text, labels: labels.unwrap_or_default(), line });
+            records.push(Record { text, labels: labels.unwrap_or_default(), weight, line });
         }
         Ok(records)
     }

@@ -192,27 +192,7 @@ impl<'a> Trainer<'a> {
         Self::start(checkpoint, shard, examples, cpu)
     }
 
-    /// Goes on with other examples of the same shape, which count as further training
-    /// data, from the start of an epoch.
-    pub fn go_on(mut checkpoint: Checkpoint, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
-        let Checkpoint { model, state } = &mut checkpoint;
-        state.config.check(&examples)?;
-        check_sizes(model, &examples)?;
-        // A sparse part that did not help was dropped, and does not come back.
-        state.config.sparse = state.config.sparse.filter(|_| model.sparse.is_some());
-        state.config.check_model(model)?;
-        state.data = Some(DataFingerprint::of(&examples));
-        state.progress.position = 0;
-        state.held_out = None;
-        model.frequencies.add(&ClassFrequencies::of(&examples));
-        if let Some(sparse) = &mut model.sparse {
-            sparse.set_class_counts(&model.frequencies.examples_of_class);
-        }
-        let shard = Shard::whole(examples.num_classes);
-        Self::start(checkpoint, shard, examples, cpu)
-    }
-
-    fn start(
+    pub(super) fn start(
         checkpoint: Checkpoint,
         shard: Shard,
         examples: Examples<'a>,
@@ -230,7 +210,6 @@ impl<'a> Trainer<'a> {
         // Examples without a label or a weight teach nothing here and are left out.
         let teaches = |&i: &u32| examples.teaches(i as usize);
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
-        let is_new = state.progress.iteration == 0;
         let held_out_max = config.held_out_max();
         let held_out = match state.held_out.take().filter(|_| held_out_max > 0) {
             Some(held_out) => {
@@ -240,10 +219,11 @@ impl<'a> Trainer<'a> {
             None => hold_out(&mut order, held_out_max, config.seed),
         };
         let sparse = config.sparse.map(|sparse| {
-            if is_new {
+            if model.sparse.is_none() {
                 SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
             } else {
-                let is_trained = state.progress.epoch >= config.sparse_epochs();
+                let epoch_steps = order.len().div_ceil(config.batch) as u64;
+                let is_trained = config.sparse_rate_at(state.progress.iteration, epoch_steps) == 0.0;
                 SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
             }
         });
@@ -427,6 +407,7 @@ impl<'a> Trainer<'a> {
             labels_counted: config.labels_counted,
             corrects_log_q: config.corrects_log_q(),
             keep: config.keep_for(self.model.num_classes()),
+            frozen_features: config.frozen_features,
         };
         let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
         if let Some(sparse) = &mut self.sparse {

@@ -18,10 +18,10 @@ pub(super) fn start(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn
         trainer.cpu().name(),
         rayon::current_num_threads(),
     ));
-    let labelled = model.frequencies.num_examples;
+    let labelled = (0..examples.len()).filter(|&example| examples.teaches(example)).count();
     let (unlabelled, held_out) = (examples.len() - labelled, labelled - trainer.num_examples());
     if unlabelled > 0 {
-        say(format!("{} examples have no label and are left out", count(unlabelled)));
+        say(format!("{} examples have no label or no weight and are left out", count(unlabelled)));
     }
     if held_out > 0 {
         say(format!(

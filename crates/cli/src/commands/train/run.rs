@@ -13,10 +13,12 @@ use lookalike::metrics::Metrics;
 use lookalike::model::Model;
 use lookalike::predict::{Evaluation, Predictor, Search};
 use lookalike::train::{
-    Checkpoint, Every, NothingKept, Outcome, RunPlan, TrainConfig, Trainer, Validation, run as run_training,
+    Checkpoint, Every, FurtherData, NothingKept, Outcome, RunPlan, TrainConfig, Trainer, Validation,
+    run as run_training,
 };
 use lookalike_report::human;
 
+use super::further::Further;
 use super::times::{Part, Times};
 use super::{Settings, TrainArguments, describe};
 use crate::exit::{INTERRUPTED, usage};
@@ -50,17 +52,36 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     if previous.is_some() && arguments.text.any() {
         return Err(usage("--resume goes on with the model's features: they can't be changed"));
     }
-    let mut data = match &previous {
-        Some(previous) => input::for_model(&arguments.train, &previous.model, &arguments.read)?,
-        None => input::for_training(&arguments.train, &base.text.options(), &arguments.read)?,
+    let further =
+        arguments.further.from.as_deref().map(|model| Further::read(arguments, model)).transpose()?;
+    further.iter().flat_map(Further::describe).for_each(&say);
+    let (earlier, mut data) = match (further, &previous) {
+        (Some(further), _) => {
+            let (model, data, num_new) = further.into_parts();
+            (Some((model, num_new)), data)
+        }
+        (None, Some(previous)) => {
+            let (file, model) = (&arguments.train, &previous.model);
+            (None, input::for_resuming(file, model, &arguments.read, &arguments.weights)?)
+        }
+        (None, None) => {
+            let text = base.text.options();
+            (None, input::for_training(&arguments.train, &text, &arguments.read, &arguments.weights)?)
+        }
     };
     let (path, seconds) = (arguments.train.display(), human::seconds(times.enter(Part::Reading)));
     say(format!("read {path} in {seconds}"));
     data.understood().iter().for_each(|line| say(line.clone()));
     let learnt = data.take_learnt();
-    let mut trainer = match previous {
-        Some(checkpoint) => go_on(arguments, checkpoint, &data)?,
-        None => {
+    let mut trainer = match (earlier, previous) {
+        (Some((model, num_new)), _) => {
+            let data = FurtherData { examples: data.view(), num_new };
+            let mut trainer = Further::trainer(arguments, model, data)?;
+            (trainer.model.text, trainer.model.names) = learnt;
+            trainer
+        }
+        (None, Some(checkpoint)) => go_on(arguments, checkpoint, &data)?,
+        (None, None) => {
             let settings = choose_settings(arguments, base, &data, &say)?;
             if arguments.print_config {
                 return print_settings(arguments, settings);

@@ -112,6 +112,15 @@ pub(crate) struct SettingArguments {
     /// Hold out examples so that probabilities mean what they say: true or false
     #[arg(long, value_name = "BOOL")]
     calibrate: Option<bool>,
+    /// How queries walk the tables: once, widening (again with fewer functions where they give
+    /// too few; the default where the best of many are selected), or paper (its algorithm 3 to
+    /// the letter: tables in order, whole buckets)
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::sampling::Walk>)]
+    walk: Option<lookalike::sampling::Walk>,
+    /// Hash class vectors less their mean, which helps with ReLU where all that the tables
+    /// give is trained on: true or false
+    #[arg(long, value_name = "BOOL")]
+    centre: Option<bool>,
     /// Draw uniformly what the tables do not give
     #[arg(long)]
     fill: bool,
@@ -139,6 +148,11 @@ fn named<T: DeserializeOwned>(name: &str) -> Result<T, String> {
 }
 
 impl SettingArguments {
+    /// The seed, if it was given.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
     /// Overrides what was given.
     pub(crate) fn apply(&self, config: &mut TrainConfig) -> anyhow::Result<()> {
         fn set<T: Clone>(slot: &mut T, value: &Option<T>) {
@@ -185,6 +199,8 @@ impl SettingArguments {
         set(&mut lsh.refresh_first, &self.refresh);
         set(&mut lsh.refresh_growth, &self.refresh_growth);
         set(&mut lsh.incremental, &self.incremental);
+        set(&mut lsh.walk, &self.walk.map(Some));
+        set(&mut lsh.centre, &self.centre);
         lsh.fill |= self.fill;
         if let Some(wanted) = self.sparse {
             config.sparse = wanted.then(|| config.sparse.unwrap_or_default());
