@@ -141,7 +141,7 @@ fn check_shape(model: &Model, examples: &lookalike::data::Examples<'_>) -> PyRes
 /// What the caller is told.
 enum Report {
     Step { report: StepReport, planned_steps: u64 },
-    Evaluation { progress: Progress, evaluation: Evaluation, is_best: bool },
+    Evaluation { progress: Progress, evaluation: Box<Evaluation>, is_best: bool },
 }
 
 struct Reporter<'a> {
@@ -157,7 +157,7 @@ impl Observer for Reporter<'_> {
 
     fn on_evaluation(&mut self, trainer: &Trainer<'_>, evaluation: &Evaluation, is_best: bool) {
         let progress = trainer.state.progress;
-        let evaluation = evaluation.clone();
+        let evaluation = Box::new(evaluation.clone());
         let _ = self.reports.send(Report::Evaluation { progress, evaluation, is_best });
     }
 

@@ -271,7 +271,7 @@ fn training_examples(
 /// Texts as such, or examples of numbers.
 pub(crate) enum Content {
     Text(text::TextFile),
-    Examples(Input),
+    Examples(Box<Input>),
 }
 
 /// Reads a file whose texts are not to become numbers.
@@ -279,13 +279,13 @@ pub(crate) fn content(path: &Path, read: &ReadArguments) -> anyhow::Result<Conte
     let file = Opened::new(path)?;
     match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
         Kind::Text => Ok(Content::Text(file.text(&read.of_text(true)?)?)),
-        _ => Ok(Content::Examples(training_examples(
+        _ => Ok(Content::Examples(Box::new(training_examples(
             &file,
             path,
             &TextOptions::default(),
             read,
             &WeightArguments::default(),
-        )?)),
+        )?))),
     }
 }
 
