@@ -82,6 +82,10 @@ pub struct TrainConfig {
     pub frozen_features: usize,
     /// The sparse part beside the network, if there is one.
     pub sparse: Option<SparseConfig>,
+    /// Whether up to a thousand examples, and never more than one in twenty, are held
+    /// out so that probabilities mean what they say
+    /// ([`Calibration`](crate::model::Calibration)). The sparse part holds them out too.
+    pub calibrate: bool,
     /// Decides all that is random.
     pub seed: u64,
 }
@@ -89,6 +93,9 @@ pub struct TrainConfig {
 /// More sparse weights than this (2 GB with their postings) are not made
 /// without being asked for.
 const SPARSE_ENTRIES_MAX: f64 = (1u64 << 27) as f64;
+
+/// Learning rates above this are worth a word.
+const LR_USUAL_MAX: f32 = 0.5;
 
 /// By default the tables may give so many times the budget …
 const RETRIEVE_TIMES: usize = 20;
@@ -120,6 +127,7 @@ impl Default for TrainConfig {
             adam: AdamConfig::default(),
             frozen_features: 0,
             sparse: None,
+            calibrate: false,
             seed: 1,
         }
     }
@@ -306,7 +314,28 @@ impl TrainConfig {
             ));
         }
         let budget = Some(budget);
-        (Self { epochs, batch, labels_counted, budget, sparse, ..Self::default() }, why)
+        (Self { epochs, batch, labels_counted, budget, sparse, calibrate: true, ..Self::default() }, why)
+    }
+
+    /// Settings that may be meant so, and hardly ever do any good: a sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.lr > LR_USUAL_MAX {
+            warnings.push(format!(
+                "the learning rate is {}; above {LR_USUAL_MAX} weights jump and nothing is learnt (usual: 0.001 to 0.05)",
+                self.lr
+            ));
+        }
+        warnings
+    }
+
+    /// How many examples are held out from training at most.
+    pub(super) fn held_out_max(&self) -> usize {
+        match &self.sparse {
+            Some(sparse) => sparse.held_out,
+            None if self.calibrate => SparseConfig::default().held_out,
+            None => 0,
+        }
     }
 
     /// Negatives an example for so many classes: `budget`, or `sparsity · N`. By default

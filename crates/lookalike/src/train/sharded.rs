@@ -162,7 +162,7 @@ impl Trainer<'_> {
             });
         }
         let (examples, skipped) = (totals.examples(), totals.skipped());
-        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, recall: None })
+        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, recall: None, reliability: None })
     }
 }
 
