@@ -23,6 +23,9 @@ use crate::settings::QueueSettings;
 
 /// How much the newest batch counts in what an example costs.
 const NEWEST: f64 = 0.1;
+/// A batch counts as no more than so many times what was expected: a thread that the
+/// system let wait once says little about the next.
+const SURPRISE_MAX: f64 = 4.0;
 
 /// A request that waits.
 pub(crate) struct Job {
@@ -152,8 +155,11 @@ impl Queue {
     fn learn(&self, items: usize, worked: Duration) {
         let seconds = worked.as_secs_f64() / items.max(1) as f64;
         let mut line = self.lock();
-        let is_first = line.item_seconds == 0.0;
-        line.item_seconds += if is_first { seconds } else { NEWEST * (seconds - line.item_seconds) };
+        let expected = line.item_seconds;
+        line.item_seconds = match expected {
+            0.0 => seconds,
+            _ => expected + NEWEST * (seconds.min(SURPRISE_MAX * expected) - expected),
+        };
     }
 
     fn lock(&self) -> MutexGuard<'_, Line> {
@@ -236,6 +242,18 @@ mod tests {
         assert_eq!((error.status.as_u16(), error.code), (429, "queue_full"));
         queue.take().unwrap();
         queue.put(job(1).0).unwrap();
+    }
+
+    #[test]
+    fn one_slow_batch_closes_no_door() {
+        let settings = QueueSettings { wait_max: Duration::from_millis(10), ..QueueSettings::default() };
+        let queue = queue(settings);
+        queue.learn(1, Duration::from_millis(1));
+        queue.learn(1, Duration::from_secs(10));
+        (0..5).for_each(|_| queue.put(job(1).0).unwrap());
+        // If they are all slow, it does.
+        (0..50).for_each(|_| queue.learn(1, Duration::from_secs(10)));
+        assert_eq!(queue.put(job(1).0).unwrap_err().code, "queue_full");
     }
 
     #[test]
