@@ -16,6 +16,7 @@ mod describe;
 mod further;
 mod run;
 mod settings;
+mod times;
 pub(crate) use settings::{SettingArguments, Settings};
 
 /// Trains a model from a file.
@@ -43,7 +44,8 @@ JSON lines or fastText's format, told from its content. Text is read twice: once
 to learn n-grams and labels, once to turn it into features. All may be compressed
 with gzip or zstd.
 
---test is only reported and never used to choose the model. --valid chooses: the
+--test is only reported, on a part of it while training and exactly at the end, and
+never used to choose the model. --valid chooses: the
 model that is saved is the one that was best on it.")]
 pub(crate) struct TrainArguments {
     /// The training examples; - is standard input
@@ -63,6 +65,9 @@ pub(crate) struct TrainArguments {
     /// Evaluate after so many steps instead
     #[arg(long, value_name = "N")]
     eval_iterations: Option<u64>,
+    /// Examples of --test that are looked at while training; all at the end. 0: always all
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    eval_examples: usize,
     /// Stop after so many evaluations on --valid without a better P@k (the smallest k)
     #[arg(long, value_name = "N", requires = "valid")]
     patience: Option<usize>,
@@ -72,6 +77,9 @@ pub(crate) struct TrainArguments {
     /// Go on with the model in --model; its settings hold where no flag is given
     #[arg(long, requires = "model")]
     resume: bool,
+    /// Replace the model that is in --model
+    #[arg(long, conflicts_with = "resume")]
+    overwrite: bool,
     /// Save without what --resume needs: a third of the size
     #[arg(long)]
     without_training_state: bool,
