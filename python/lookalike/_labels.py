@@ -7,6 +7,7 @@ labels; its classes are the different labels, sorted, as in scikit-learn.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,6 +58,7 @@ def flatten(y: Any) -> Flat:
     """Labels that are no matrix."""
     y = as_array(y)
     items: Any = y if isinstance(y, np.ndarray) else list(y)
+    _refuse_missing(items)
     is_nested = len(items) > 0 and all(_is_collection(item) for item in items)
     if is_nested and not (isinstance(items, np.ndarray) and items.dtype != object):
         lists = [list(item) for item in items]
@@ -72,8 +74,25 @@ def flatten(y: Any) -> Flat:
     array = column_or_1d(items if isinstance(items, np.ndarray) else np.asarray(items), warn=True)
     if array.dtype.kind != "O":
         array = check_array(array, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
-    check_classification_targets(array)
+    with warnings.catch_warnings():
+        # Many classes with few examples each are what this is for.
+        warnings.filterwarnings("ignore", message=".*regression problem.*")
+        check_classification_targets(array)
     return Flat(array, np.ones(len(array), np.int64))
+
+
+def _refuse_missing(items: Any) -> None:
+    """NumPy would make the string "nan" of a label that is missing."""
+    if isinstance(items, np.ndarray) and items.dtype.kind not in "Of":
+        return
+    for example, item in enumerate(items):
+        for label in item if _is_collection(item) else (item,):
+            is_nan = isinstance(label, (float, np.floating)) and label != label
+            if is_nan or label is None or type(label).__name__ == "NAType":
+                raise ValueError(
+                    f"example {example} of y has the label {label!r}, which is none (NaN, None): leave the "
+                    "example out, or give it an empty list of labels"
+                )
 
 
 def _is_collection(item: Any) -> bool:
@@ -89,8 +108,51 @@ def classes_of(y: Any) -> NDArray[Any]:
     return classes
 
 
+def places_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Where labels stand in `classes`, which need not be sorted; -1 for those that are not there.
+
+    >>> places_of(np.array(["b", "x", "a"]), np.array(["b", "c", "a"])).tolist()
+    [0, -1, 2]
+    """
+    order = np.argsort(classes, kind="stable")
+    places = np.searchsorted(classes, labels, sorter=order)
+    places = order[np.minimum(places, len(classes) - 1)]
+    return np.where(classes[places] == labels, places, -1)
+
+
+def grown(y: Any, classes: NDArray[Any], announced: Any = None) -> NDArray[Any]:
+    """The classes with those of `y`, and those announced, that were not among them, at the end.
+
+    >>> grown(["b", "a"], np.array(["c", "b"])).tolist()
+    ['c', 'b', 'a']
+    """
+    y = as_array(y)
+    if is_matrix(y):
+        known = classes if y.shape[1] <= len(classes) else np.arange(y.shape[1])
+        if not np.array_equal(known[: len(classes)], classes):
+            raise ValueError(f"y has {y.shape[1]} columns, but there are {len(classes)} classes with other names")
+        return known
+    new = [np.unique(flatten(y).labels)]
+    if announced is not None:
+        new.append(np.unique(np.asarray(announced)))
+    for found in new:
+        if len(found) > 0:
+            check_type(found, classes)
+            classes = np.concatenate([classes, found[places_of(found, classes) < 0]])
+    return classes
+
+
+def check_type(labels: NDArray[Any], classes: NDArray[Any]) -> None:
+    """Names are no numbers."""
+    if len(labels) > 0 and (labels.dtype.kind in "USO") != (classes.dtype.kind in "USO"):
+        raise ValueError(
+            f"y holds {labels.dtype} labels like {labels[0]!r}, but the classes are {classes.dtype} "
+            f"like {classes[0]!r}: give labels of the same type as in fit"
+        )
+
+
 def encode(y: Any, classes: NDArray[Any]) -> Encoded:
-    """Class ids: places in `classes`, which are sorted."""
+    """Class ids: places in `classes`."""
     y = as_array(y)
     return _encode_matrix(y, classes) if is_matrix(y) else _encode_flat(flatten(y), classes)
 
@@ -113,14 +175,9 @@ def _encode_matrix(y: Any, classes: NDArray[Any]) -> Encoded:
 
 def _encode_flat(flat: Flat, classes: NDArray[Any]) -> Encoded:
     labels, names = flat.labels, classes
-    if len(labels) > 0 and (labels.dtype.kind in "USO") != (names.dtype.kind in "USO"):
-        raise ValueError(
-            f"y holds {labels.dtype} labels like {labels[0]!r}, but the classes are {names.dtype} "
-            f"like {names[0]!r}: give labels of the same type as in fit"
-        )
-    places = np.searchsorted(names, labels)
-    np.minimum(places, len(names) - 1, out=places)
-    is_known = names[places] == labels
+    check_type(labels, names)
+    places = places_of(labels, names)
+    is_known = places >= 0
     if is_known.all() and (flat.per_example == 1).all():
         offsets = np.arange(len(flat) + 1, dtype=np.int64)
         return Encoded((offsets, places.astype(np.int32), len(names)), np.zeros(len(flat), np.uint32))

@@ -69,6 +69,7 @@ pub(crate) fn read_texts(
             format: format.map(str::parse::<Format>).transpose()?,
             text: text.map(str::parse::<Column>).transpose()?,
             labels: labels.map(str::parse::<Column>).transpose()?,
+            weight: None,
             header,
             label_separator,
             quotes,

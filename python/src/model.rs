@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use lookalike::artifact;
+use lookalike::data::{Examples, law::check_weights};
 use lookalike::metrics::MetricOptions;
-use lookalike::model::{self, Activations, Rows};
+use lookalike::model::{self, Activations, Growth, Rows};
 use lookalike::optim::NetworkMoments;
 use lookalike::predict::{Ask, Predictor, Search};
 use lookalike::text::{LabelNames, TextPipeline};
 use lookalike::train::{
-    BestScore, Checkpoint, ConfigError, TrainConfig, TrainError, Trainer, TrainingRecord, TrainingState,
+    BestScore, Checkpoint, ConfigError, FurtherData, TrainConfig, TrainError, Trainer, TrainingRecord,
+    TrainingState,
 };
 use lookalike_kernels::Cpu;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
@@ -87,6 +89,16 @@ pub(crate) fn cpu() -> PyResult<Cpu> {
     Cpu::from_env().map_err(error::value)
 }
 
+/// Examples with what each of them counts, checked.
+fn weighted<'a>(
+    examples: Examples<'a>,
+    weights: Option<&'a PyReadonlyArray1<'_, f32>>,
+) -> PyResult<Examples<'a>> {
+    let weights = weights.map_or(Ok(&[][..]), |weights| weights.as_slice())?;
+    check_weights(weights, examples.len()).map_err(error::value)?;
+    Ok(Examples { weights, ..examples })
+}
+
 fn parse_settings(settings: &str) -> PyResult<TrainConfig> {
     serde_json::from_str(settings).map_err(|e| error::value(format!("settings: {e}")))
 }
@@ -99,30 +111,34 @@ impl Model {
         py: Python<'_>,
         features: Features<'_>,
         labels: Labels<'_>,
+        weights: Option<PyReadonlyArray1<'_, f32>>,
         settings: &str,
         options: RunOptions<'_>,
     ) -> PyResult<(Self, &'static str)> {
         let (config, cpu, pool) = (parse_settings(settings)?, cpu()?, pool(py, options.threads)?);
-        let examples = features.examples(py, labels.slices()?, &pool)?;
+        let examples = weighted(features.examples(py, labels.slices()?, &pool)?, weights.as_ref())?;
         let made = py.detach(|| pool.install(|| Trainer::new(config, examples, cpu)));
         let mut trainer = made.map_err(|e| error::training(&e))?;
         let Ended { reason, best } = training::train(py, &pool, &mut trainer, &options)?;
         Ok((Self::trained(trainer, best), reason))
     }
 
-    /// Trains for one more pass over other examples of the same shape. It works on a
-    /// copy: a call that fails leaves the model as it was.
+    /// Trains for one more pass over other examples, perhaps of more classes. It works on
+    /// a copy: a call that fails leaves the model as it was.
     fn resume(
         &mut self,
         py: Python<'_>,
         features: Features<'_>,
         labels: Labels<'_>,
+        weights: Option<PyReadonlyArray1<'_, f32>>,
         settings: &str,
         options: RunOptions<'_>,
     ) -> PyResult<&'static str> {
         let (config, cpu, pool) = (parse_settings(settings)?, cpu()?, pool(py, options.threads)?);
-        let examples = features.examples(py, labels.slices()?, &pool)?;
-        let made = py.detach(|| pool.install(|| Trainer::go_on(self.checkpoint(config), examples, cpu)));
+        let examples = weighted(features.examples(py, labels.slices()?, &pool)?, weights.as_ref())?;
+        self.check_features(examples.num_features)?;
+        let data = FurtherData::new(examples);
+        let made = py.detach(|| pool.install(|| Trainer::go_on(self.checkpoint(config), data, cpu)));
         let mut trainer = made.map_err(|e| match e {
             TrainError::Config(ConfigError::Fixed { .. }) => {
                 error::value(format!("{e}: call fit to start again"))
@@ -166,6 +182,9 @@ impl Model {
             "parameters": model.num_parameters(),
             "sparse": model.sparse.as_ref().map(
                 |sparse| serde_json::json!({ "entries": sparse.num_entries(), "blend": sparse.blend() })
+            ),
+            "calibration": model.calibration.as_ref().map(
+                |part| serde_json::json!({ "examples": part.examples, "labels": part.labels })
             ),
             "neighbours": model.neighbours.as_ref().map(
                 |part| serde_json::json!({ "examples": part.num_examples(), "weight": part.weight() })
@@ -338,10 +357,41 @@ impl Model {
         counts.iter().map(|&count| i64::from(count)).collect::<Vec<_>>().into_pyarray(py)
     }
 
-    /// The classes' names, if the model was trained from text.
+    /// The classes' names, if they have names.
     fn class_names(&self) -> Option<Vec<String>> {
-        let text = self.model.text.as_ref()?;
-        Some(text.names.iter().map(str::to_owned).collect())
+        Some(self.model.label_names()?.iter().map(str::to_owned).collect())
+    }
+
+    /// Adds classes without examples; their names are for the caller to give.
+    fn add_classes(&mut self, count: usize) {
+        let config = &self.record.config;
+        let num_classes = self.model.num_classes() + count;
+        self.model.grow(&Growth {
+            num_features: self.model.num_features(),
+            num_classes,
+            init: config.init,
+            bias: config.loss.over_candidates().starting_bias(num_classes),
+            seed: config.seed,
+        });
+        if let Some(state) = &mut self.state {
+            state.moments.grow(&self.model.network);
+        }
+    }
+
+    /// Removes classes; the others move up.
+    fn remove_classes(&mut self, classes: PyReadonlyArray1<'_, i64>) -> PyResult<()> {
+        let removed = class_ids("class", classes.as_slice()?, self.model.num_classes())?;
+        let kept = self.model.remove_classes(&removed).map_err(error::value)?;
+        if let Some(state) = &mut self.state {
+            state.moments.keep_classes(&self.model.network, &kept);
+        }
+        Ok(())
+    }
+
+    /// Says what the classes are called.
+    fn set_names(&mut self, names: Vec<String>) -> PyResult<()> {
+        let renamed: Vec<(u32, String)> = (0..).zip(names).collect();
+        self.model.rename_classes(&renamed).map_err(error::value)
     }
 
     /// Says how text becomes features and what the classes are called.

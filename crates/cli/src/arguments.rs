@@ -38,6 +38,9 @@ pub(crate) enum Command {
     Serve(commands::serve::ServeArguments),
     /// Look into a model
     Inspect(commands::inspect::InspectArguments),
+    /// List, remove and rename the classes of a model
+    #[command(subcommand)]
+    Classes(commands::classes::ClassesCommand),
     /// Compare methods on a data set: the paper's tables and figures
     Compare(Box<commands::compare::CompareArguments>),
     /// Vary settings: budget, tables, functions, refresh period

@@ -7,13 +7,14 @@
 mod kind;
 mod stream;
 mod vocabulary;
+mod weights;
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lookalike::data::{self, Examples, ReadReport, Source};
 use lookalike::model::Model;
-use lookalike::text::{self, Column, LabelNames, Report, TextDataset, TextOptions, TextPipeline};
+use lookalike::text::{self, Column, LabelNames, Report, TextDataset, TextOptions, TextPipeline, Vocabulary};
 use lookalike_report::human;
 
 use crate::exit::usage;
@@ -21,6 +22,7 @@ use crate::output::inform;
 use kind::{InputFormat, Kind, Opened};
 pub(crate) use stream::{stream, stream_records, stream_rows};
 pub(crate) use vocabulary::{TextArguments, TextSettings};
+pub(crate) use weights::WeightArguments;
 
 /// How input is read.
 #[derive(Args, Clone, Debug)]
@@ -61,7 +63,8 @@ impl ReadArguments {
         data::ReadOptions {
             skip_bad_rows: self.skip_bad_rows,
             num_features: target.map(|target| target.num_features),
-            num_classes: target.map(|target| target.num_classes),
+            // Where classes have names, a number in a file is a name and no place.
+            num_classes: target.filter(|target| target.names.is_none()).map(|target| target.num_classes),
         }
     }
 
@@ -73,12 +76,17 @@ impl ReadArguments {
             format: self.input_format.and_then(InputFormat::of_text),
             text: self.text_column.clone(),
             labels: self.labels_column.clone(),
+            weight: None,
             header: self.header,
             label_separator: self.label_separator.clone(),
             quotes: !self.no_quotes,
             label_prefix: self.label_prefix.clone(),
             with_labels,
         })
+    }
+
+    fn of_text_with(&self, weights: &WeightArguments) -> anyhow::Result<text::ReadOptions> {
+        Ok(text::ReadOptions { weight: weights.weight_column.clone(), ..self.of_text(true)? })
     }
 
     fn labels_of_matrix(&self, matrix: &Path) -> anyhow::Result<&Path> {
@@ -95,7 +103,14 @@ impl ReadArguments {
                 Err(usage("the model was trained from numbers and can't read text: train it from text"))
             }
             (Some(kind), _) => Ok(kind),
-            (None, Some(_)) => Ok(Kind::Text),
+            (None, Some(_)) => {
+                if detect() == Kind::Numbers {
+                    inform!(
+                        "note: this looks like rows of numbers, but the model was trained from text and reads it so"
+                    );
+                }
+                Ok(Kind::Text)
+            }
             (None, None) => Ok(if detect() == Kind::Matrix { Kind::Matrix } else { Kind::Numbers }),
         }
     }
@@ -104,10 +119,14 @@ impl ReadArguments {
 /// Examples from a file.
 pub(crate) struct Input {
     source: Source,
+    /// How much each example counts, where files of their own say so.
+    weights: Vec<f32>,
     /// For each example, its labels that the model does not know; empty if none has any.
     unknown_labels: Vec<u32>,
     text: Option<TextPipeline>,
     names: Option<LabelNames>,
+    /// What was understood of a file of text.
+    understood: Vec<String>,
 }
 
 /// What examples must fit: a model, or the training examples.
@@ -136,7 +155,8 @@ impl<'a> From<&'a Input> for Target<'a> {
 impl Input {
     /// The examples.
     pub(crate) fn view(&self) -> Examples<'_> {
-        self.source.view()
+        let view = self.source.view();
+        if self.weights.is_empty() { view } else { Examples { weights: &self.weights, ..view } }
     }
 
     /// How many true labels of an example the model does not know.
@@ -155,15 +175,51 @@ impl Input {
         (self.text.take(), self.names.take())
     }
 
+    /// How its texts became features, if they were texts.
+    pub(crate) fn pipeline(&self) -> Option<&TextPipeline> {
+        self.text.as_ref()
+    }
+
+    /// The name of a class, where classes have names.
+    pub(crate) fn class_name(&self, class: u32) -> Option<&str> {
+        let names = self.text.as_ref().map(|text| &text.names).or(self.names.as_ref());
+        names.and_then(|names| names.name(class))
+    }
+
+    /// What was understood of the file, a line each.
+    pub(crate) fn understood(&self) -> &[String] {
+        &self.understood
+    }
+
+    /// The examples of several inputs in order, with what was learnt from the first.
+    pub(crate) fn join(first: Self, others: &[data::Dataset]) -> Self {
+        let all: Vec<usize> = (0..first.view().len()).collect();
+        let mut parts = vec![data::Dataset::select(first.view(), &all)];
+        parts.extend_from_slice(others);
+        let source = Source::Parsed(data::Dataset::concat(&parts));
+        Self { source, weights: Vec::new(), ..first }
+    }
+
+    /// The class of a name, or of a number where classes have no names.
+    fn class_id(&self, class: &str) -> Option<u32> {
+        let names = self.text.as_ref().map(|text| &text.names).or(self.names.as_ref());
+        match names {
+            Some(names) => names.id(class),
+            None => class.parse().ok().filter(|&id: &u32| (id as usize) < self.view().num_classes),
+        }
+    }
+
     fn new(dataset: data::Dataset, report: Report) -> Self {
         let source = Source::Parsed(dataset);
-        Self { source, unknown_labels: report.unseen_labels, text: None, names: None }
+        let (weights, understood) = (Vec::new(), Vec::new());
+        Self { source, weights, unknown_labels: report.unseen_labels, text: None, names: None, understood }
     }
 
     fn of_numbers(file: &Opened, options: &data::ReadOptions) -> anyhow::Result<Self> {
         let (source, report) = file.numbers(options)?;
         tell(file.path(), &report);
-        Ok(Self { source, unknown_labels: Vec::new(), text: None, names: None })
+        let (weights, unknown_labels, understood) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { source, weights, unknown_labels, text: None, names: None, understood })
     }
 }
 
@@ -172,10 +228,20 @@ pub(crate) fn for_training(
     path: &Path,
     options: &TextOptions,
     read: &ReadArguments,
+    weights: &WeightArguments,
 ) -> anyhow::Result<Input> {
-    let file = Opened::new(path)?;
-    match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
-        Kind::Numbers => Input::of_numbers(&file, &read.of_numbers(None)),
+    training_examples(&Opened::new(path)?, path, options, read, weights)
+}
+
+fn training_examples(
+    file: &Opened,
+    path: &Path,
+    options: &TextOptions,
+    read: &ReadArguments,
+    weights: &WeightArguments,
+) -> anyhow::Result<Input> {
+    let input = match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
+        Kind::Numbers => Input::of_numbers(file, &read.of_numbers(None)),
         Kind::Matrix => {
             let labels = read.labels_of_matrix(path)?;
             let (dataset, names, report) = text::dense_dataset(path, labels, &read.label_separator)?;
@@ -183,7 +249,9 @@ pub(crate) fn for_training(
             Ok(Input { names: Some(names), ..Input::new(dataset, report) })
         }
         Kind::Text => {
-            let file = file.text(&read.of_text(true)?)?;
+            let file = file.text(&read.of_text_with(weights)?)?;
+            let understood = file.understanding()?;
+            understood.warnings.iter().for_each(|warning| inform!("{}: {warning}", path.display()));
             let TextDataset { dataset, vectoriser, names, report } = text::fit_dataset(&file, options)?;
             check_names(path, &names, &report)?;
             if dataset.num_features == 0 {
@@ -194,8 +262,30 @@ pub(crate) fn for_training(
                 )));
             }
             let text = Some(TextPipeline { vectoriser, names });
-            Ok(Input { text, ..Input::new(dataset, report) })
+            Ok(Input { text, understood: understood.lines, ..Input::new(dataset, report) })
         }
+    };
+    weights.weigh(input?)
+}
+
+/// Texts as such, or examples of numbers.
+pub(crate) enum Content {
+    Text(text::TextFile),
+    Examples(Box<Input>),
+}
+
+/// Reads a file whose texts are not to become numbers.
+pub(crate) fn content(path: &Path, read: &ReadArguments) -> anyhow::Result<Content> {
+    let file = Opened::new(path)?;
+    match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
+        Kind::Text => Ok(Content::Text(file.text(&read.of_text(true)?)?)),
+        _ => Ok(Content::Examples(Box::new(training_examples(
+            &file,
+            path,
+            &TextOptions::default(),
+            read,
+            &WeightArguments::default(),
+        )?))),
     }
 }
 
@@ -205,31 +295,114 @@ pub(crate) fn for_model<'a>(
     target: impl Into<Target<'a>>,
     read: &ReadArguments,
 ) -> anyhow::Result<Input> {
+    for_resuming(path, target, read, &WeightArguments::default())
+}
+
+/// Reads examples that fit a model, and how much they count.
+pub(crate) fn for_resuming<'a>(
+    path: &Path,
+    target: impl Into<Target<'a>>,
+    read: &ReadArguments,
+    weights: &WeightArguments,
+) -> anyhow::Result<Input> {
     let (file, target) = (Opened::new(path)?, target.into());
-    match (read.kind_for(&target, || file.kind())?, target.text) {
+    let input = match (read.kind_for(&target, || file.kind())?, target.text) {
         (Kind::Text, Some(text)) => {
-            let file = file.text(&read.of_text(true)?)?;
+            let file = file.text(&read.of_text_with(weights)?)?;
             let (dataset, report) = text::transform_dataset(&file, &text.vectoriser, &text.names)?;
             warn(path, &report);
             Ok(Input::new(dataset, report))
         }
-        (Kind::Matrix, _) => matrix_for_model(path, &target, read),
-        _ => Input::of_numbers(&file, &read.of_numbers(Some(&target))),
-    }
+        (Kind::Matrix, _) => matrix_for_model(path, &target, read, true),
+        _ => {
+            let input = Input::of_numbers(&file, &read.of_numbers(Some(&target)))?;
+            Ok(match target.names {
+                Some(names) => {
+                    let (dataset, unknown_labels) = text::by_name(input.view(), names);
+                    Input { source: Source::Parsed(dataset), unknown_labels, ..input }
+                }
+                None => input,
+            })
+        }
+    };
+    weights.weigh(input?)
 }
 
-fn matrix_for_model(path: &Path, target: &Target<'_>, read: &ReadArguments) -> anyhow::Result<Input> {
+/// Reads examples to train a model further: of its shape or of more features and classes,
+/// with what was learnt of them.
+pub(crate) fn for_further(
+    path: &Path,
+    model: &Model,
+    vocabulary: Vocabulary,
+    read: &ReadArguments,
+    weights: &WeightArguments,
+) -> anyhow::Result<Input> {
+    let (file, target) = (Opened::new(path)?, Target::from(model));
+    let input = match (read.kind_for(&target, || file.kind())?, target.text, target.names) {
+        (Kind::Text, Some(text), _) => {
+            let file = file.text(&read.of_text_with(weights)?)?;
+            let TextDataset { dataset, vectoriser, names, report } =
+                text::extend_dataset(&file, text, vocabulary)?;
+            warn(path, &report);
+            Input { text: Some(TextPipeline { vectoriser, names }), ..Input::new(dataset, report) }
+        }
+        (Kind::Matrix, _, Some(names)) => {
+            let labels = read.labels_of_matrix(path)?;
+            let (dataset, names, report) =
+                text::dense_dataset_extended(path, labels, &read.label_separator, names)?;
+            check_columns(path, &dataset, &target)?;
+            Input { names: Some(names), ..Input::new(dataset, report) }
+        }
+        (Kind::Matrix, ..) => return matrix_for_model(path, &target, read, true),
+        (_, _, names) => {
+            let input = Input::of_numbers(&file, &read.of_numbers(None))?;
+            let (mut dataset, names) = match names {
+                Some(names) => {
+                    let (dataset, names) = text::by_name_growing(input.view(), names)?;
+                    (dataset, Some(names))
+                }
+                None => {
+                    (data::Dataset::select(input.view(), &(0..input.view().len()).collect::<Vec<_>>()), None)
+                }
+            };
+            dataset.num_features = dataset.num_features.max(target.num_features);
+            dataset.num_classes = dataset.num_classes.max(target.num_classes);
+            Input { names, ..Input::new(dataset, Report::default()) }
+        }
+    };
+    weights.weigh(input)
+}
+
+/// Reads a matrix to predict, which needs no labels.
+fn matrix_to_predict(path: &Path, model: &Model, read: &ReadArguments) -> anyhow::Result<Input> {
+    matrix_for_model(path, &model.into(), read, false)
+}
+
+fn matrix_for_model(
+    path: &Path,
+    target: &Target<'_>,
+    read: &ReadArguments,
+    needs_labels: bool,
+) -> anyhow::Result<Input> {
     let names =
         target.names.ok_or_else(|| usage("the model was not trained from a matrix and can't read one"))?;
-    let labels = read.labels_of_matrix(path)?;
-    let (dataset, report) = text::dense_dataset_with_names(path, labels, &read.label_separator, names)?;
-    let expected = target.num_features;
-    if dataset.num_features != expected {
-        let (path, found) = (path.display(), dataset.num_features);
-        return Err(usage(format!("{path}: found {found} columns, expected the model's {expected}")));
-    }
-    warn(labels, &report);
+    let labels = if needs_labels { Some(read.labels_of_matrix(path)?) } else { read.labels_file.as_deref() };
+    let (dataset, report) = match labels {
+        Some(labels) => text::dense_dataset_with_names(path, labels, &read.label_separator, names)?,
+        None => (text::dense_dataset_without_labels(path, names.len())?, Report::default()),
+    };
+    check_columns(path, &dataset, target)?;
+    warn(labels.unwrap_or(path), &report);
     Ok(Input::new(dataset, report))
+}
+
+fn check_columns(path: &Path, dataset: &data::Dataset, target: &Target<'_>) -> anyhow::Result<()> {
+    let (found, expected) = (dataset.num_features, target.num_features);
+    if found == expected {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(usage(format!("{path}: found {found} columns, expected the model's {expected}")))
 }
 
 /// A classifier that knows one answer is none.

@@ -13,6 +13,11 @@
 //! Slices of wrong lengths and indices out of bounds panic: they are mistakes
 //! of the caller, never of the user's data.
 
+/// The example of the crate's front page is run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;
+
 mod aligned;
 mod bits;
 mod cpu;
@@ -244,4 +249,15 @@ dispatch! {
         flag: u32,
         out: &mut Vec<u32>,
     ) = select::indices_flagged;
+
+    /// Writes the index of every entry whose score is above the limit of its example,
+    /// `limits[entries[i] >> FLAG_BITS]`, or that has flags, in order, and gives their
+    /// number. `out` needs [`LANES`] places more than that; what it holds behind is left
+    /// open. A limit of infinity keeps nothing, not even what has flags.
+    pub fn indices_above_limits(
+        scores: &[f32],
+        entries: &[u32],
+        limits: &[f32],
+        out: &mut [u32],
+    ) -> usize = select::indices_above_limits;
 }

@@ -195,6 +195,16 @@ pub fn indices_flagged(entries: &[u32], flag: u32, out: &mut Vec<u32>) {
     out.extend((0..).zip(entries).filter(|(_, entry)| *entry & flag == flag).map(|(i, _)| i));
 }
 
+/// See [`crate::indices_above_limits`].
+pub fn indices_above_limits(scores: &[f32], entries: &[u32], limits: &[f32]) -> Vec<u32> {
+    let stays = |i: &u32| {
+        let (score, entry) = (scores[*i as usize], entries[*i as usize]);
+        let has_flags = entry % (1 << FLAG_BITS) != 0;
+        if has_flags { limits[example(entry)] < f32::INFINITY } else { score > limits[example(entry)] }
+    };
+    (0..scores.len() as u32).filter(stays).collect()
+}
+
 /// See [`crate::transpose_bits`].
 pub fn transpose_bits(rows: &mut [[u64; BIT_WORDS]; BIT_ROWS]) {
     let before = *rows;

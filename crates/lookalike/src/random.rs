@@ -26,6 +26,8 @@ pub enum Stream {
     HoldOut = 8,
     /// Where the clusters of the search index start, and the examples that judge it.
     Search = 9,
+    /// Earlier examples that are trained on again.
+    Rehearse = 10,
     /// Inputs that an experiment looks at.
     Experiment = 16,
 }

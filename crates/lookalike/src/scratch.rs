@@ -5,12 +5,19 @@ use std::sync::{Mutex, PoisonError};
 
 use lookalike_kernels::AlignedVec;
 
-/// Resizes with some room to spare: batches differ a little in size, and a
-/// buffer that has settled must not move again.
+/// Makes room for `len` elements and some to spare: batches differ a little in size,
+/// and a buffer that has settled must not move again. It is empty afterwards.
+pub(crate) fn make_room<T>(buffer: &mut Vec<T>, len: usize) {
+    buffer.clear();
+    if buffer.capacity() < len {
+        buffer.reserve_exact(len + len / 4 + 64);
+    }
+}
+
+/// Resizes, with some room to spare; see [`make_room`].
 pub(crate) fn grow<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
     if buffer.capacity() < len {
-        buffer.clear();
-        buffer.reserve_exact(len + len / 4 + 64);
+        make_room(buffer, len);
     }
     buffer.resize(len, T::default());
 }

@@ -50,10 +50,13 @@ fn bits(ranking: &TopK) -> Vec<(Vec<u32>, Vec<u32>)> {
 fn training_leaves_an_index_that_finds_nearly_all() {
     for (model, test) in models() {
         let index = model.search.as_ref().expect("as many classes are indexed");
-        assert!(index.recall >= 0.99 && index.effort < model.num_classes(), "{}", index.effort);
-        let (exact, fast) = (rank(model, test, Search::Exact), rank(model, test, Search::FAST));
-        let recall = Recall::of(&fast, &exact).share();
-        assert!(recall > 0.95, "{recall}");
+        assert!(index.recall >= 0.99, "{}", index.recall);
+        let exact = rank(model, test, Search::Exact);
+        let quarter = Search::Fast { effort: Some(model.num_classes() / 4) };
+        for (search, least) in [(Search::FAST, 0.95), (quarter, 0.9)] {
+            let recall = Recall::of(&rank(model, test, search), &exact).share();
+            assert!(recall > least, "{search:?}: {recall}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use lookalike::hashing::{Codes, Family};
 use lookalike::loss::Loss;
 use lookalike::model::{Activation, Init};
 use lookalike::optim::AdamConfig;
-use lookalike::sampling::{LshConfig, SamplerKind};
+use lookalike::sampling::{LshConfig, SamplerKind, Walk};
 use lookalike::train::{PRESETS, RateSchedule, StepReport, TrainConfig, Trainer};
 use lookalike_kernels::Cpu;
 
@@ -68,8 +68,10 @@ fn assert_is_the_papers_network(preset: &TrainConfig, name: &str) {
     let rate = (preset.lr, preset.lr_schedule, preset.warmup);
     assert_eq!(rate, (1e-4, RateSchedule::Constant, 0), "{name}");
     assert_eq!(preset.adam, AdamConfig { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, ..preset.adam }, "{name}");
-    let LshConfig { family, codes, bin, refresh_first, .. } = preset.lsh;
+    let LshConfig { family, codes, bin, refresh_first, walk, .. } = preset.lsh;
     assert_eq!((family, codes, bin, refresh_first), (Family::Dwta, Codes::Overlapped, 8, 50), "{name}");
+    // Algorithm 3 as it is printed, and all that it gives.
+    assert_eq!((walk, preset.retrieve), (Some(Walk::Paper), Some(0)), "{name}");
     assert_eq!((preset.sampler, preset.loss), (SamplerKind::LshEmbedding, Loss::Softmax), "{name}");
     assert!(preset.sparse.is_none(), "{name}");
 }

@@ -14,7 +14,7 @@ use lookalike::hashing::{
 use lookalike::model::{Embeddings, MeanRows, Normalise, RowsView, SparsePart, SparseStart};
 use lookalike::random::{Stream, below, mix};
 use lookalike::sampling::{
-    Candidates, FeatureIndex, LshSampler, NearClasses, Query, Request, Sampler, Truths,
+    Candidates, FeatureIndex, LshSampler, NearClasses, Query, Request, Sampler, Truths, Walk,
 };
 use lookalike_kernels::{Cpu, LANES, padded};
 
@@ -31,9 +31,10 @@ const SEED: u64 = 11;
 struct ReadOff(FamilyShape);
 
 impl ReadOff {
-    fn new(tables: usize) -> Self {
-        let codes = Codes::Clean;
-        Self(FamilyShape { family: Family::Dwta, dim: tables, k: 1, l: tables, bin: BUCKETS, codes })
+    /// Codes of one function with sixteen values, or of two with four each.
+    fn new(tables: usize, functions: usize) -> Self {
+        let (codes, bin) = (Codes::Clean, if functions == 1 { BUCKETS } else { 4 });
+        Self(FamilyShape { family: Family::Dwta, dim: tables.max(bin), k: functions, l: tables, bin, codes })
     }
 }
 
@@ -79,6 +80,8 @@ struct World {
     /// The codes of every example's embedding.
     embedding: Vec<u32>,
     examples: Dataset,
+    functions: usize,
+    walk: Walk,
 }
 
 impl World {
@@ -92,9 +95,9 @@ impl World {
         example: u32,
     ) -> Vec<Vec<u32>> {
         let (tables, cpu) = (self.embedding.len(), Cpu::detect());
-        let family = Box::new(ReadOff::new(tables));
+        let family = Box::new(ReadOff::new(tables, self.functions));
         let hash_tables = HashTables::new(family, self.classes.len(), Incremental::Never);
-        let mut sampler = LshSampler::new(hash_tables, query, budget, false);
+        let mut sampler = LshSampler::new(hash_tables, query, budget, false).walking(self.walk);
         let (class_vectors, embedding) =
             (vectors(&self.classes), vectors(std::slice::from_ref(&self.embedding)));
         let class_vectors = RowsView::f32(&class_vectors, tables);
@@ -127,7 +130,8 @@ fn a_class_a_table() -> World {
     let mut examples = Dataset::empty(1, tables);
     examples.push([(0, 1.0)], &[]);
     let codes_of = |class: usize| (0..tables).map(|table| u32::from(table == class)).collect();
-    World { classes: (0..tables).map(codes_of).collect(), embedding: vec![1; tables], examples }
+    let classes = (0..tables).map(codes_of).collect();
+    World { classes, embedding: vec![1; tables], examples, functions: 1, walk: Walk::Once }
 }
 
 /// Paper, algorithm 3, but for the start: were it always the same table, most
@@ -148,6 +152,58 @@ fn walks_start_anywhere_and_go_round_in_order() {
     }
 }
 
+/// Algorithm 3: table after table from the first, whole buckets, while no more than the
+/// budget is there.
+#[test]
+fn the_papers_walk_takes_whole_buckets_in_order_and_passes_the_budget() {
+    let tables = 6;
+    let mut examples = Dataset::empty(1, 18);
+    examples.push([(0, 1.0)], &[]);
+    // Three classes share the embedding's bucket in each table.
+    let codes_of = |class: usize| (0..tables).map(|table| u32::from(table == class / 3)).collect();
+    let classes = (0..3 * tables).map(codes_of).collect();
+    let world = World { classes, embedding: vec![1; tables], examples, functions: 1, walk: Walk::Paper };
+    for (budget, expected) in [(1, 3), (2, 3), (3, 6), (4, 6), (7, 9), (18, 18)] {
+        for found in world.found(Query::Embedding, budget, None, 0..20, 0) {
+            assert_eq!(found, (0..expected).collect::<Vec<u32>>(), "budget {budget}");
+        }
+    }
+}
+
+/// Codes of two functions: in table t, class t has the query's code, and class 8 + t
+/// has its second function alone. The rest have neither.
+#[test]
+fn walks_go_round_again_with_fewer_functions_where_too_few_are_found() {
+    let tables = 8;
+    let mut examples = Dataset::empty(1, 20);
+    examples.push([(0, 1.0)], &[]);
+    let codes_of = |class: usize| {
+        let code_in = |table| match class {
+            _ if class == table => 0b1001,
+            _ if class == 8 + table => 0b1010,
+            _ => 0b0001,
+        };
+        (0..tables).map(code_in).collect()
+    };
+    let world = World {
+        classes: (0..20).map(codes_of).collect(),
+        embedding: vec![0b1001; tables],
+        examples,
+        functions: 2,
+        walk: Walk::Widening,
+    };
+    for budget in [3, 8, 11, 16, 20] {
+        for found in world.found(Query::Embedding, budget, None, 0..50, 0) {
+            let start = found[0] as usize;
+            let round = |first: usize| (0..8).map(move |step| (first + (start + step) % 8) as u32);
+            let expected: Vec<u32> = round(0).chain(round(8)).take(budget).collect();
+            assert_eq!(found, expected, "budget {budget}: those with both functions first");
+        }
+    }
+    let once = World { walk: Walk::Once, ..world };
+    assert!(once.found(Query::Embedding, 20, None, 0..20, 0).iter().all(|found| found.len() == 8));
+}
+
 const LABELS: usize = 3;
 const TABLES: usize = 4;
 
@@ -162,7 +218,7 @@ fn a_class_a_label_and_table() -> World {
     }
     let mut examples = Dataset::empty(1, classes.len());
     examples.push([(0, 1.0)], &[0, 1, 2]);
-    World { classes, embedding: vec![9; TABLES], examples }
+    World { classes, embedding: vec![9; TABLES], examples, functions: 1, walk: Walk::Once }
 }
 
 /// All labels ask equally often, all walks start everywhere equally often, and

@@ -208,6 +208,7 @@ function showCard() {
     ["Hidden layers", card.hidden.join(", ")],
     ["Sparse weights", number.format(card.sparse_weights)],
     ["Training examples kept", number.format(card.kept_examples)],
+    ["Search index", card.has_search_index ? "yes" : "no"],
     ["Trained", `${number.format(card.training.examples)} examples, ${card.training.epochs} epochs, ${number.format(card.training.steps)} steps, ${card.training.sampler}`],
     ["Most frequent classes", card.frequent_classes.map(({ name, examples }) => `${name} (${number.format(examples)})`).join(", ")],
     ["Loaded", new Date(1000 * card.loaded).toLocaleString()],

@@ -23,6 +23,13 @@ use crate::settings::QueueSettings;
 
 /// How much the newest batch counts in what an example costs.
 const NEWEST: f64 = 0.1;
+/// A batch counts as no more than so many times what was expected: a thread that the
+/// system let wait once says little about the next.
+const SURPRISE_MAX: f64 = 4.0;
+
+/// So many examples may always wait: what is slow alone is quicker in company, and only
+/// a batch can show it.
+const COMPANY: usize = 8;
 
 /// A request that waits.
 pub(crate) struct Job {
@@ -95,7 +102,8 @@ impl Queue {
             return Err(ApiError::stopping());
         }
         let wait = line.items as f64 * line.item_seconds;
-        if line.jobs.len() >= self.settings.requests || wait > self.settings.wait_max.as_secs_f64() {
+        let is_long = line.items >= COMPANY && wait > self.settings.wait_max.as_secs_f64();
+        if is_long || line.jobs.len() >= self.settings.requests {
             let message = format!("{} requests are waiting already; ask again later", line.jobs.len());
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", message));
         }
@@ -152,8 +160,11 @@ impl Queue {
     fn learn(&self, items: usize, worked: Duration) {
         let seconds = worked.as_secs_f64() / items.max(1) as f64;
         let mut line = self.lock();
-        let is_first = line.item_seconds == 0.0;
-        line.item_seconds += if is_first { seconds } else { NEWEST * (seconds - line.item_seconds) };
+        let expected = line.item_seconds;
+        line.item_seconds = match expected {
+            0.0 => seconds,
+            _ => expected + NEWEST * (seconds.min(SURPRISE_MAX * expected) - expected),
+        };
     }
 
     fn lock(&self) -> MutexGuard<'_, Line> {
@@ -225,17 +236,35 @@ mod tests {
 
     #[test]
     fn who_would_wait_too_long_is_turned_away() {
-        let settings = QueueSettings { wait_max: Duration::from_millis(10), ..QueueSettings::default() };
+        let settings = QueueSettings { wait_max: Duration::from_millis(42), ..QueueSettings::default() };
         let queue = queue(settings);
         queue.learn(1, Duration::from_millis(4));
-        // 0, then 4 and 8 milliseconds of work wait before the next; then 12.
-        for _ in 0..3 {
-            queue.put(job(1).0).unwrap();
-        }
+        // Before the last of these ten wait, that is 40 milliseconds; then 44.
+        (0..11).for_each(|_| queue.put(job(1).0).unwrap());
         let error = queue.put(job(1).0).unwrap_err();
         assert_eq!((error.status.as_u16(), error.code), (429, "queue_full"));
         queue.take().unwrap();
         queue.put(job(1).0).unwrap();
+    }
+
+    #[test]
+    fn a_few_may_wait_however_slow_the_model() {
+        let queue = queue(QueueSettings::default());
+        queue.learn(1, Duration::from_secs(1));
+        (0..COMPANY).for_each(|_| queue.put(job(1).0).unwrap());
+        assert_eq!(queue.put(job(1).0).unwrap_err().code, "queue_full");
+    }
+
+    #[test]
+    fn one_slow_batch_closes_no_door() {
+        let settings = QueueSettings { wait_max: Duration::from_millis(20), ..QueueSettings::default() };
+        let queue = queue(settings);
+        queue.learn(1, Duration::from_millis(1));
+        queue.learn(1, Duration::from_secs(10));
+        (0..10).for_each(|_| queue.put(job(1).0).unwrap());
+        // If they are all slow, it does.
+        (0..50).for_each(|_| queue.learn(1, Duration::from_secs(10)));
+        assert_eq!(queue.put(job(1).0).unwrap_err().code, "queue_full");
     }
 
     #[test]

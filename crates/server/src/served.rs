@@ -116,6 +116,7 @@ fn card(directory: &Path, model: &Model, record: &TrainingRecord, generation: u6
         "has_names": model.label_names().is_some(),
         "sparse_weights": model.sparse.as_ref().map_or(0, |part| part.num_entries()),
         "kept_examples": model.neighbours.as_ref().map_or(0, |part| part.num_examples()),
+        "has_search_index": model.search.is_some(),
         "training": {
             "examples": model.frequencies.num_examples,
             "epochs": record.progress.epoch,

@@ -23,8 +23,8 @@ use report::Adaptation;
 ///
 /// Trains one model with the settings given. At chosen iterations, for some
 /// training examples, the true softmax distribution over negatives is compared
-/// with what each sampler draws: the probability that the draws cover, the rank
-/// correlation and the KL divergence.
+/// with the negatives that each sampler would have trained on: the probability that
+/// they cover, and the rank correlation.
 #[derive(Args)]
 #[command(after_help = "Examples:
   lookalike adapt data

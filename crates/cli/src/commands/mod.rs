@@ -2,6 +2,7 @@
 
 pub(crate) mod adapt;
 pub(crate) mod bench;
+pub(crate) mod classes;
 pub(crate) mod compare;
 pub(crate) mod data;
 pub(crate) mod demo;
@@ -33,6 +34,7 @@ pub(crate) fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Predict(arguments) => done(predict::run(arguments)),
         Command::Serve(arguments) => done(serve::run(arguments)),
         Command::Inspect(arguments) => done(inspect::run(arguments)),
+        Command::Classes(command) => done(classes::run(command)),
         Command::Compare(arguments) => compare::run(*arguments),
         Command::Sweep(arguments) => sweep::run(*arguments),
         Command::Adapt(arguments) => adapt::run(*arguments),

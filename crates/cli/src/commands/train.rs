@@ -8,12 +8,15 @@ use lookalike::train::{AUTO, PRESETS};
 
 use super::MachineArguments;
 use super::evaluate::MetricArguments;
-use crate::input::{ReadArguments, TextArguments};
+use crate::input::{ReadArguments, TextArguments, WeightArguments};
 use crate::signals;
+use further::FurtherArguments;
 
 mod describe;
+mod further;
 mod run;
 mod settings;
+mod times;
 pub(crate) use settings::{SettingArguments, Settings};
 
 /// Trains a model from a file.
@@ -32,6 +35,8 @@ pub(crate) use settings::{SettingArguments, Settings};
   lookalike train names.tsv --test more.tsv --model model
   lookalike train articles.jsonl --text-column body --labels-column tags --words 1-2 --model model
   lookalike train embeddings.npy --labels-file labels.txt --model model
+  lookalike train new.txt --from model --rehearse 0.25 --model larger
+  lookalike train articles.jsonl --weight-column weight --class-weights classes.tsv --model model
 
 The input is examples of numbers (the Extreme Classification format, its packed
 form, or a .npy matrix with a file of labels) or text with label names: TSV, CSV,
@@ -39,7 +44,8 @@ JSON lines or fastText's format, told from its content. Text is read twice: once
 to learn n-grams and labels, once to turn it into features. All may be compressed
 with gzip or zstd.
 
---test is only reported and never used to choose the model. --valid chooses: the
+--test is only reported, on a part of it while training and exactly at the end, and
+never used to choose the model. --valid chooses: the
 model that is saved is the one that was best on it.")]
 pub(crate) struct TrainArguments {
     /// The training examples; - is standard input
@@ -59,6 +65,9 @@ pub(crate) struct TrainArguments {
     /// Evaluate after so many steps instead
     #[arg(long, value_name = "N")]
     eval_iterations: Option<u64>,
+    /// Examples of --test that are looked at while training; all at the end. 0: always all
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    eval_examples: usize,
     /// Stop after so many evaluations on --valid without a better P@k (the smallest k)
     #[arg(long, value_name = "N", requires = "valid")]
     patience: Option<usize>,
@@ -68,6 +77,9 @@ pub(crate) struct TrainArguments {
     /// Go on with the model in --model; its settings hold where no flag is given
     #[arg(long, requires = "model")]
     resume: bool,
+    /// Replace the model that is in --model
+    #[arg(long, conflicts_with = "resume")]
+    overwrite: bool,
     /// Save without what --resume needs: a third of the size
     #[arg(long)]
     without_training_state: bool,
@@ -89,6 +101,10 @@ pub(crate) struct TrainArguments {
     /// Print nothing but the result
     #[arg(long, short)]
     quiet: bool,
+    #[command(flatten)]
+    further: FurtherArguments,
+    #[command(flatten)]
+    weights: WeightArguments,
     #[command(flatten)]
     settings: SettingArguments,
     #[command(flatten)]

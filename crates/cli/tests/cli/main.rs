@@ -6,6 +6,8 @@ mod bad_input;
 mod damage;
 mod demo;
 mod files;
+mod first_hour;
+mod further;
 mod interruption;
 mod names;
 mod outputs;

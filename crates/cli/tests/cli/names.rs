@@ -148,7 +148,7 @@ fn a_prediction_is_explained() {
 fn a_text_model_goes_on() {
     let folder = Folder::new();
     folder.write("names.tsv", NAMES);
-    let flags = "--hidden 16 --sampler lsh-label --budget 3 --min-documents 1 --lr-schedule constant -q";
+    let flags = "--hidden 16 --sampler lsh-label --budget 3 --min-documents 1 --lr-schedule constant --sparse-epochs 2 -q";
     folder.succeed(&format!("train names.tsv --model whole --epochs 3 {flags}"));
     folder.succeed(&format!("train names.tsv --model parts --epochs 2 {flags}"));
     folder.succeed("train names.tsv --model parts --resume --epochs 3 -q");

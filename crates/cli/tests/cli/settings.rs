@@ -7,7 +7,7 @@ use toml::Value;
 use crate::support::Folder;
 
 /// A flag, and the settings it changes with their new values.
-const FLAGS: [(&str, &[(&str, &str)]); 43] = [
+const FLAGS: [(&str, &[(&str, &str)]); 45] = [
     ("--sampler lsh-label", &[("sampler", "'lsh-label'")]),
     ("--sampler nce", &[("sampler", "'log-uniform'"), ("loss", "'nce'")]),
     ("--budget 12", &[("budget", "12")]),
@@ -38,6 +38,8 @@ const FLAGS: [(&str, &[(&str, &str)]); 43] = [
     ("--refresh 7", &[("lsh.refresh-first", "7")]),
     ("--refresh-growth 1.5", &[("lsh.refresh-growth", "1.5")]),
     ("--incremental always", &[("lsh.incremental", "'always'")]),
+    ("--walk paper", &[("lsh.walk", "'paper'")]),
+    ("--centre true", &[("lsh.centre", "true")]),
     ("--fill", &[("lsh.fill", "true")]),
     ("--sparse-epochs 6", &[("sparse.epochs", "6")]),
     ("--sparse-lr 0.5", &[("sparse.rate", "0.5")]),

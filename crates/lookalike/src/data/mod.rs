@@ -19,6 +19,7 @@ pub mod split;
 pub mod stats;
 pub mod synth;
 pub mod uniform;
+pub mod weights;
 pub mod write;
 pub mod xc;
 

@@ -5,18 +5,19 @@
 //! A sampler is asked for negatives R times; class i is among them `c_i` times.
 //! Averaged over inputs:
 //!
-//! - *mass covered*: the sum of `p_i` over the negatives of one draw, averaged
-//!   over the R draws. The most that C negatives can cover is what top-k covers;
-//!   C uniform ones cover C / M.
+//! - *mass covered*: the sum of `p_i` over the negatives of one draw that are trained
+//!   on, averaged over the R draws. Where training selects the best of what hash tables
+//!   give, only these count. The most that C negatives can cover is what top-k
+//!   covers; C uniform ones cover C / M.
 //! - *rank correlation*: Spearman's, between `p_i` and `c_i` over the M classes,
 //!   equal values sharing their mean rank. It is undefined, and left out of the
 //!   average, where all `c_i` or all `p_i` are equal.
-//! - *KL divergence*: `Σ p_i ln(p_i / q_i)` in nats, with
-//!   `q_i = (1 - ε) c_i / Σc + ε / M` and ε = 0.1. Without smoothing one class
-//!   that was never drawn would make it infinite; a sampler that never draws
-//!   what matters pays about `ln(1/ε)` more than the uniform one.
 //! - *by rank*: mean `p_i` and mean `c_i / Σc` of the classes of a range of
 //!   ranks, ranks by `p_i` from 1: the picture itself.
+//!
+//! There is no divergence between `p` and the draws here: a set holds a class once,
+//! so that no set can follow a distribution with few likely classes, and the better a
+//! sampler finds these the further it would seem to be from it.
 //!
 //! Hash tables are refreshed with the class vectors as they are. Their functions
 //! are those of the run's seed, as in training. O(inputs · (N · dim + N log N +
@@ -31,10 +32,8 @@ use crate::model::Activations;
 use crate::predict::{Ask, Predictor, Ranked};
 use crate::random::{Stream, below, rng};
 use crate::sampling::{self, Candidates, Request, Sampler, SamplerError, SamplerKind};
-use crate::train::Trainer;
+use crate::train::{TrainConfig, Trainer};
 
-/// The share of the draws that smoothing makes uniform.
-const SMOOTHING: f64 = 0.1;
 /// Inputs looked at together; bounds the memory to this many times N numbers.
 const INPUTS_AT_ONCE: usize = 8;
 
@@ -88,9 +87,7 @@ pub struct Adaptivity {
     pub mass_covered: f64,
     /// Spearman's rank correlation; none where it is undefined for all inputs.
     pub rank_correlation: Option<f64>,
-    /// KL divergence of the true distribution from the smoothed draws.
-    pub divergence_nats: f64,
-    /// Negatives given on average; below the budget where tables give too few.
+    /// Negatives on average that are trained on; below the budget where tables give too few.
     pub negatives_mean: f64,
     /// Mean share of the draws of a class in each range.
     pub by_rank: Vec<f64>,
@@ -121,12 +118,14 @@ pub fn snapshot(
     let (config, output) = (&trainer.state.config, &model.network.output);
     let classes = output.len;
     let budget = config.budget_for(classes);
-    let setup = config.setup(&model.frequencies.examples_of_class, output.dim);
     let mut samplers = Vec::new();
     for &kind in &options.samplers {
+        // As it would be trained with, at the same budget as the others.
+        let of_kind = TrainConfig { sampler: kind, budget: Some(budget), ..config.clone() };
+        let setup = of_kind.setup(&model.frequencies.examples_of_class, output.dim);
         let mut sampler = sampling::build(kind, &setup)?;
         sampler.refresh(cpu, output.view(), None);
-        samplers.push((kind, sampler));
+        samplers.push((sampler, of_kind.keep_for(classes)));
     }
     let ranks = rank_ranges(classes);
     let mut truth = Vec::new();
@@ -152,8 +151,8 @@ pub fn snapshot(
             class_bias: &output.bias,
             near: None,
         };
-        for ((_, sampler), found) in samplers.iter_mut().zip(&mut found) {
-            let draws = Draws::collect(sampler.as_mut(), request, &targets, options.draws, classes);
+        for ((sampler, keep), found) in samplers.iter_mut().zip(&mut found) {
+            let draws = Draws::collect(sampler.as_mut(), *keep, request, &targets, options.draws);
             let compared =
                 draws.par_iter().zip(&targets).map(|(draws, target)| target.compare(draws, &ranks));
             found.par_extend(compared);
@@ -165,10 +164,8 @@ pub fn snapshot(
         budget,
         truth_by_rank: mean_of_rows(&truth, ranks.len()),
         ranks,
-        samplers: samplers
-            .iter()
-            .zip(&found)
-            .map(|((kind, _), found)| average(*kind, found, options.draws))
+        samplers: (options.samplers.iter().zip(&found))
+            .map(|(kind, found)| average(*kind, found, options.draws))
             .collect(),
     })
 }
@@ -206,7 +203,6 @@ struct Draws {
 struct Comparison {
     mass: f64,
     correlation: Option<f64>,
-    divergence: f64,
     total: u64,
     by_rank: Vec<f64>,
 }
@@ -242,16 +238,9 @@ impl Target {
 
     fn compare(&self, draws: &Draws, ranks: &[RankRange]) -> Comparison {
         let share = |class: usize| f64::from(draws.counts[class]) / draws.total.max(1) as f64;
-        let uniform = 1.0 / self.order.len().max(1) as f64;
-        let nats = |&class: &u32| {
-            let p = f64::from(self.p[class as usize]);
-            let q = (1.0 - SMOOTHING) * share(class as usize) + SMOOTHING * uniform;
-            if p > 0.0 { p * (p / q).ln() } else { 0.0 }
-        };
         Comparison {
             mass: draws.mass,
             correlation: self.rank_correlation(&draws.counts),
-            divergence: self.order.iter().map(nats).sum(),
             total: draws.total,
             by_rank: self.mean_by_rank(ranks, share),
         }
@@ -274,19 +263,29 @@ impl Draws {
     /// Asks the sampler `times` times for a batch.
     fn collect(
         sampler: &mut dyn Sampler,
+        keep: Option<usize>,
         request: Request<'_>,
         targets: &[Target],
         times: usize,
-        classes: usize,
     ) -> Vec<Self> {
-        let mut draws: Vec<Self> =
-            targets.iter().map(|_| Self { counts: vec![0; classes], total: 0, mass: 0.0 }).collect();
+        let none = |target: &Target| Self { counts: vec![0; target.p.len()], total: 0, mass: 0.0 };
+        let mut draws: Vec<Self> = targets.iter().map(none).collect();
+        let mut negatives = Vec::new();
         let mut candidates = Candidates::new();
         for time in 0..times {
             // An example's negatives are named by seed and iteration.
             sampler.propose(&Request { iteration: time as u64, ..request }, &mut candidates);
             for (i, (draws, target)) in draws.iter_mut().zip(targets).enumerate() {
-                for &class in &candidates.of(i)[candidates.counts(i).truths as usize..] {
+                negatives.clear();
+                negatives.extend_from_slice(&candidates.of(i)[candidates.counts(i).truths as usize..]);
+                if let Some(keep) = keep {
+                    // As scores rise, so do probabilities; of equal ones the lower class, so
+                    // that the choice is a choice.
+                    let p = |class: u32| target.p[class as usize];
+                    negatives.sort_unstable_by(|&a, &b| p(b).total_cmp(&p(a)).then(a.cmp(&b)));
+                    negatives.truncate(keep);
+                }
+                for &class in &negatives {
                     draws.counts[class as usize] += 1;
                     draws.total += 1;
                     draws.mass += f64::from(target.p[class as usize]) / times as f64;
@@ -338,7 +337,6 @@ fn average(sampler: SamplerKind, found: &[Comparison], draws: usize) -> Adaptivi
         sampler,
         mass_covered: mean(&|one| one.mass),
         rank_correlation: mean_of(found.iter().filter_map(|one| one.correlation)),
-        divergence_nats: mean(&|one| one.divergence),
         negatives_mean: mean(&|one| one.total as f64 / draws.max(1) as f64),
         by_rank: mean_of_rows(&rows, rows.first().map_or(0, Vec::len)),
     }

@@ -35,6 +35,13 @@ impl Block {
         transpose_rows(cpu, &lanes, rows.dim, &mut self.values);
     }
 
+    /// Subtracts a vector from all of them.
+    pub(super) fn subtract(&mut self, vector: &[f32]) {
+        for (lanes, x) in self.values.chunks_exact_mut(LANES).zip(vector) {
+            lanes.iter_mut().for_each(|value| *value -= x);
+        }
+    }
+
     /// Replaces one lane by row `id` of `rows`, which has the same dimension.
     pub fn set_lane(&mut self, lane: usize, rows: RowsView<'_>, id: usize) {
         let at = id * rows.stride;

@@ -11,6 +11,16 @@
 //! take at most 128 MB. Where one group holds all tables, the codes
 //! are there until the next refresh at no further cost, and a refresh may
 //! re-hash only the classes that changed (algorithm 5).
+//!
+//! Ids ordered by code are ordered by the last functions first, where the code
+//! has bits of its own for each function. The classes that agree with a query in all
+//! but its first few functions then stand side by side too: one table can be asked
+//! with K functions or with fewer ([`HashTables::wide_span`]).
+//!
+//! Tables may hash `w - mean(w)` instead of `w`. What all class vectors have in
+//! common never changes which of them scores highest, but it can hide from winner-take-all
+//! where they differ: with embeddings that are never negative (ReLU), all classes are
+//! pushed the same way.
 
 use std::ops::Range;
 
@@ -20,6 +30,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Block, HashFamily, HashScratch, Occupancy};
+use crate::collective::Shard;
 use crate::model::RowsView;
 use crate::scratch::PerThread;
 
@@ -60,6 +71,8 @@ pub struct HashTables {
     keep: bool,
     /// Whether `codes` are those of all tables as they stand.
     codes_are_current: bool,
+    /// Where class vectors are hashed less their mean.
+    mean: Option<ClassMean>,
     workers: PerThread<Worker>,
 }
 
@@ -102,8 +115,31 @@ impl HashTables {
             group: if keep { tables } else { affordable.min(tables) },
             keep,
             codes_are_current: false,
+            mean: None,
             workers: PerThread::default(),
             family,
+        }
+    }
+
+    /// The same, of class vectors less their mean. Every refresh is then a rebuild,
+    /// since the mean moves with every class.
+    pub fn centred(self) -> Self {
+        Self { mean: Some(ClassMean::default()), ..self }
+    }
+
+    /// Tables of the classes of one rank: if they forget the mean, then that of all ranks.
+    pub(crate) fn of_shard(mut self, shard: &Shard) -> Self {
+        if let Some(mean) = &mut self.mean {
+            mean.shard = Some(shard.clone());
+        }
+        self
+    }
+
+    /// Lays class vectors side by side as they are hashed.
+    pub fn load_classes(&self, cpu: Cpu, class_vectors: RowsView<'_>, classes: &[u32], block: &mut Block) {
+        block.load(cpu, class_vectors, classes);
+        if let Some(mean) = &self.mean {
+            block.subtract(&mean.mean);
         }
     }
 
@@ -131,6 +167,29 @@ impl HashTables {
         start + self.offsets[at] as usize..start + self.offsets[at + 1] as usize
     }
 
+    /// How many functions a query may do without; see [`wide_span`](Self::wide_span).
+    pub fn functions_to_spare(&self) -> u32 {
+        let shape = self.family.shape();
+        let has_own_bits = shape.values_per_function() <= 1 << shape.shift();
+        if has_own_bits { shape.k.saturating_sub(1) as u32 } else { 0 }
+    }
+
+    /// Where in [`ids`](Self::ids) the classes are that have the query's code but for its
+    /// first `spared` functions, of [`functions_to_spare`](Self::functions_to_spare).
+    pub fn wide_span(&self, table: usize, code: u32, spared: u32) -> Range<usize> {
+        let codes = self.wide_codes(code, spared);
+        let start = table * self.classes;
+        let offset = |code: u32| start + self.offsets[self.offset_at(table, code)] as usize;
+        offset(codes.start)..offset(codes.end)
+    }
+
+    /// The codes whose buckets stand in a [`wide_span`](Self::wide_span), one after the other.
+    pub(crate) fn wide_codes(&self, code: u32, spared: u32) -> Range<u32> {
+        let bits = spared * self.family.shape().shift();
+        let first = code >> bits << bits;
+        first..(first as usize + (1 << bits)).min(self.family.buckets()) as u32
+    }
+
     /// Asks memory for what [`span`](Self::span) reads.
     pub fn prefetch_span(&self, table: usize, code: u32) {
         prefetch(&self.offsets, self.offset_at(table, code));
@@ -155,7 +214,8 @@ impl HashTables {
     /// rebuilt where codes are not kept.
     pub fn update(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, changed: &[u32]) {
         debug_assert!(changed.is_sorted_by(|a, b| a < b));
-        self.fill(cpu, class_vectors, self.codes_are_current.then_some(changed));
+        let is_enough = self.codes_are_current && self.mean.is_none();
+        self.fill(cpu, class_vectors, is_enough.then_some(changed));
     }
 
     /// Rebuilds or updates, whichever costs less: hashing scattered rows stops
@@ -167,6 +227,13 @@ impl HashTables {
             }
             _ => self.rebuild(cpu, class_vectors),
         }
+    }
+
+    /// The classes in the fullest bucket.
+    pub fn bucket_max(&self) -> usize {
+        let of_table = |offsets: &[u32]| offsets.windows(2).map(|bucket| bucket[1] - bucket[0]).max();
+        let tables = self.offsets.par_chunks_exact(self.family.buckets() + 1);
+        tables.filter_map(of_table).max().unwrap_or(0) as usize
     }
 
     /// How full the buckets are.
@@ -185,9 +252,13 @@ impl HashTables {
             return;
         }
         self.workers.prepare();
+        if let Some(mean) = &mut self.mean {
+            mean.take(class_vectors);
+        }
         let hashing = Hashing {
             cpu,
             family: &*self.family,
+            mean: self.mean.as_ref().map(|mean| &mean.mean[..]),
             class_vectors,
             classes: self.classes,
             workers: &self.workers,
@@ -203,6 +274,38 @@ impl HashTables {
             }
         }
         self.codes_are_current = self.keep;
+    }
+}
+
+/// The mean of the class vectors.
+#[derive(Debug, Default)]
+struct ClassMean {
+    mean: Vec<f32>,
+    /// Sums of [`CHUNK`]s of classes, which are added up in their order.
+    sums: Vec<f32>,
+    /// Where other ranks have more classes.
+    shard: Option<Shard>,
+}
+
+impl ClassMean {
+    fn take(&mut self, class_vectors: RowsView<'_>) {
+        let (classes, dim) = (class_vectors.len(), class_vectors.dim);
+        let of_all = self.shard.as_ref().map_or(classes, Shard::num_classes);
+        self.sums.clear();
+        self.sums.resize(classes.div_ceil(CHUNK) * dim, 0.0);
+        self.sums.par_chunks_exact_mut(dim).enumerate().for_each(|(chunk, sum)| {
+            for class in chunk * CHUNK..((chunk + 1) * CHUNK).min(classes) {
+                class_vectors.add_row(class, sum);
+            }
+        });
+        self.mean.clear();
+        self.mean.resize(dim, 0.0);
+        for sum in self.sums.chunks_exact(dim) {
+            self.mean.iter_mut().zip(sum).for_each(|(mean, x)| *mean += x / of_all as f32);
+        }
+        if let Some(shard) = &self.shard {
+            shard.collective().sum_f32(&mut self.mean);
+        }
     }
 }
 
@@ -235,6 +338,7 @@ struct Hashing<'a> {
     cpu: Cpu,
     family: &'a dyn HashFamily,
     class_vectors: RowsView<'a>,
+    mean: Option<&'a [f32]>,
     classes: usize,
     workers: &'a PerThread<Worker>,
 }
@@ -308,6 +412,9 @@ impl Hashing<'_> {
     fn hash_block(&self, ids: &[u32], tables: Range<usize>, worker: &mut Worker) {
         worker.codes.resize(tables.len() * LANES, 0);
         worker.block.load(self.cpu, self.class_vectors, ids);
+        if let Some(mean) = self.mean {
+            worker.block.subtract(mean);
+        }
         let Worker { block, scratch, codes } = worker;
         self.family.hash_block(self.cpu, block, tables, scratch, codes);
     }
@@ -380,6 +487,70 @@ mod tests {
 
     fn assert_equal(a: &HashTables, b: &HashTables) {
         assert!(a.offsets == b.offsets && a.ids == b.ids);
+    }
+
+    /// A wide span has the classes whose codes agree in all functions but the first few.
+    #[test]
+    fn wide_spans_are_buckets_of_fewer_functions() {
+        for (k, kind) in [(3, Family::Dwta), (5, Family::Simhash)] {
+            let data = vectors(700, 1);
+            let rows = RowsView::f32(&data, DIM);
+            let mut tables = HashTables::new(family(k, kind), 700, Incremental::Never);
+            tables.rebuild(Cpu::detect(), rows);
+            assert_eq!(tables.functions_to_spare(), k as u32 - 1);
+            let mut codes = vec![0; 700 * 5];
+            let ids: Vec<u32> = (0..700).collect();
+            tables.family().hash_rows(Cpu::detect(), rows, &ids, 0..5, &mut codes);
+            let bits = tables.family().shape().shift();
+            for (table, query) in [(0, 3), (4, 699)] {
+                let code = codes[query * 5 + table];
+                assert_eq!(tables.wide_span(table, code, 0), tables.span(table, code));
+                for spared in 1..k as u32 {
+                    let mut found = tables.ids()[tables.wide_span(table, code, spared)].to_vec();
+                    found.sort_unstable();
+                    let agrees = |id: &u32| {
+                        codes[*id as usize * 5 + table] >> (bits * spared) == code >> (bits * spared)
+                    };
+                    assert_eq!(found, ids.iter().copied().filter(agrees).collect::<Vec<u32>>());
+                }
+            }
+        }
+        let overlapped =
+            FamilyShape { family: Family::Dwta, dim: DIM, k: 3, l: 5, bin: 8, codes: Codes::Overlapped };
+        let tables = HashTables::new(overlapped.draw(7).unwrap(), 9, Incremental::Never);
+        assert_eq!(tables.functions_to_spare(), 0, "their codes do not tell functions apart");
+    }
+
+    /// Centred tables are tables of centred vectors, after a rebuild and after an update.
+    #[test]
+    fn centred_tables_forget_what_all_classes_have_in_common() {
+        let (mut data, classes) = (vectors(CHUNK + 300, 1), CHUNK + 300);
+        let stride = lookalike_kernels::padded(DIM);
+        let mut tables = HashTables::new(family(2, Family::Dwta), classes, Incremental::Always).centred();
+        tables.rebuild(Cpu::detect(), RowsView::f32(&data, DIM));
+        for class in [5, CHUNK + 1] {
+            fill_row(&mut data[class * stride..][..DIM], 3, class as u64);
+        }
+        tables.update(Cpu::detect(), RowsView::f32(&data, DIM), &[5, CHUNK as u32 + 1]);
+        let mut centred = data.clone();
+        for j in 0..DIM {
+            let column = || (0..classes).map(|class| class * stride + j);
+            let mean = column().map(|at| f64::from(data[at])).sum::<f64>() / classes as f64;
+            column().for_each(|at| centred[at] -= mean as f32);
+        }
+        let ids: Vec<u32> = (0..classes as u32).collect();
+        let mut codes = vec![0; classes * 5];
+        tables.family().hash_rows(Cpu::detect(), RowsView::f32(&centred, DIM), &ids, 0..5, &mut codes);
+        let is_elsewhere = |place: &usize| {
+            let (class, table) = ((place / 5) as u32, place % 5);
+            tables.bucket(table, codes[*place]).binary_search(&class).is_err()
+        };
+        // Means are summed in another order: a near tie may fall the other way.
+        let elsewhere = (0..codes.len()).filter(is_elsewhere).count();
+        assert!(elsewhere < codes.len() / 1000, "{elsewhere} of {}", codes.len());
+        let mut block = Block::default();
+        tables.load_classes(Cpu::detect(), RowsView::f32(&data, DIM), &[7], &mut block);
+        assert!((block.values()[0] - centred[7 * stride]).abs() < 10.0, "of numbers up to 8e6");
     }
 
     #[test]

@@ -17,9 +17,9 @@ use super::neighbours::Neighbours;
 /// Examples that count, those with the largest cosines.
 const NEAREST: usize = 200;
 /// Examples in a feature's list at most.
-const LIST_MAX: usize = 400;
+const LIST_MAX: usize = 1000;
 /// Features of a query that are asked at most, the strongest.
-const ASKED_MAX: usize = 32;
+const ASKED_MAX: usize = 24;
 
 /// For each feature the examples that have most of it, for each example its classes.
 #[derive(Clone, Debug)]

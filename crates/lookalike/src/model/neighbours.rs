@@ -20,6 +20,8 @@
 
 use std::sync::OnceLock;
 
+mod change;
+
 use half::bf16;
 
 use super::Normalise;

@@ -154,26 +154,31 @@ impl Network {
     /// they have in the whole network.
     pub fn random_shard(config: NetworkConfig, init: Init, seed: u64, classes: Range<usize>) -> Self {
         let mut network = Self::zeroed_shard(config, classes.clone());
-        let spread = |scale: f32, width: usize| scale * (3.0 / width as f32).sqrt();
-        let uniform = |layer: u64, row: usize, bound: f32, values: &mut [f32]| {
-            let mut random = rng(seed, Stream::Init, layer, row as u64);
-            for x in values {
-                // 24 bits to a float in [-1, 1).
-                *x = bound * ((random.next_u64() >> 40) as f32 / (1u64 << 23) as f32 - 1.0);
-            }
-        };
-        let bound = spread(init.input_scale, network.input.dim);
-        network.input.fill(|row, values| uniform(0, row, bound, values));
         for (i, layer) in network.hidden.iter_mut().enumerate() {
             // He's variance keeps the scale through a ReLU.
             let bound = spread(2.0f32.sqrt(), layer.inputs);
             for (row, w) in layer.w.chunks_exact_mut(layer.stride).enumerate() {
-                uniform(1 + i as u64, row, bound, &mut w[..layer.outputs]);
+                uniform((seed, 1 + i as u64, row), bound, &mut w[..layer.outputs]);
             }
         }
-        let bound = spread(init.output_scale, network.output.dim);
-        network.output.fill(|row, values| uniform(u64::MAX, classes.start + row, bound, values));
+        network.fill_input(init, seed, 0);
+        network.fill_output(init, seed, 0, classes.start);
         network
+    }
+
+    /// Random weights for the rows of features from one on.
+    pub(super) fn fill_input(&mut self, init: Init, seed: u64, from: usize) {
+        let bound = spread(init.input_scale, self.input.dim);
+        self.input.fill_from(from, |row, values| uniform((seed, 0, row), bound, values));
+    }
+
+    /// Random weights for the rows of classes from one on; the first row is that of
+    /// `first_class`.
+    pub(super) fn fill_output(&mut self, init: Init, seed: u64, from: usize, first_class: usize) {
+        let bound = spread(init.output_scale, self.output.dim);
+        self.output.fill_from(from, |row, values| {
+            uniform((seed, u64::MAX, first_class + row), bound, values);
+        });
     }
 
     /// Computes the activations of all hidden layers for a batch of examples.
@@ -207,6 +212,20 @@ impl Network {
         let rows = |rows: &Rows| rows.len * rows.dim + rows.bias.len();
         let hidden: usize = self.hidden.iter().map(|h| h.inputs * h.outputs + h.outputs).sum();
         rows(&self.input) + self.input_bias.len() + hidden + rows(&self.output)
+    }
+}
+
+/// The bound of uniform weights whose standard deviation is `scale / sqrt(width)`.
+fn spread(scale: f32, width: usize) -> f32 {
+    scale * (3.0 / width as f32).sqrt()
+}
+
+/// The initial weights of a row: they depend on seed, layer and row alone.
+fn uniform((seed, layer, row): (u64, u64, usize), bound: f32, values: &mut [f32]) {
+    let mut random = rng(seed, Stream::Init, layer, row as u64);
+    for x in values {
+        // 24 bits to a float in [-1, 1).
+        *x = bound * ((random.next_u64() >> 40) as f32 / (1u64 << 23) as f32 - 1.0);
     }
 }
 

@@ -48,6 +48,25 @@ impl Numbers {
         self.len() == 0
     }
 
+    /// Some rows of `stride` numbers, in the order given, and zeroes behind them until
+    /// there are `len` rows.
+    pub fn taken(&self, stride: usize, rows: &[u32], len: usize) -> Self {
+        fn copy<T: Element>(from: &[T], to: &mut [T], stride: usize, rows: &[u32]) {
+            if stride > 0 {
+                to.par_chunks_mut(stride).zip(rows).for_each(|(to, &row)| {
+                    to.copy_from_slice(&from[row as usize * stride..][..stride]);
+                });
+            }
+        }
+        let mut taken = Self::zeroed(self.storage(), len * stride);
+        match (self, &mut taken) {
+            (Self::F32(from), Self::F32(to)) => copy(from, to, stride, rows),
+            (Self::Bf16(from), Self::Bf16(to)) => copy(from, to, stride, rows),
+            _ => unreachable!("made in the same storage"),
+        }
+        taken
+    }
+
     /// Their storage.
     pub fn storage(&self) -> Storage {
         match self {
@@ -100,17 +119,34 @@ impl Rows {
         RowsView { data, dim: self.dim, stride: self.stride }
     }
 
+    /// Some rows in the order given, with their biases, and zeroes behind them until
+    /// there are `len`.
+    pub fn taken(&self, rows: &[u32], len: usize) -> Self {
+        let mut bias = Vec::new();
+        if !self.bias.is_empty() {
+            bias.extend(rows.iter().map(|&row| self.bias[row as usize]));
+            bias.resize(len, 0.0);
+        }
+        let weights = self.weights.taken(self.stride, rows, len);
+        Self { weights, bias, dim: self.dim, stride: self.stride, len }
+    }
+
     /// Sets every row; `write` gets the row's number and its `dim` values to fill.
     pub fn fill(&mut self, write: impl Fn(usize, &mut [f32]) + Sync) {
+        self.fill_from(0, write);
+    }
+
+    /// Sets the rows from `first` on.
+    pub fn fill_from(&mut self, first: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
         let (dim, stride) = (self.dim, self.stride);
         if stride == 0 {
             return;
         }
         with_numbers!(&mut self.weights, weights => {
-            weights.par_chunks_mut(stride).enumerate().for_each_init(
+            weights[first * stride..].par_chunks_mut(stride).enumerate().for_each_init(
                 || vec![0.0; dim],
                 |values, (row, slots)| {
-                    write(row, values);
+                    write(first + row, values);
                     for (slot, &x) in slots.iter_mut().zip(values.iter()) {
                         *slot = Element::from_f32(x);
                     }

@@ -16,6 +16,8 @@
 //! Memory: 8 bytes an entry, and as much again for [`Postings`], the same
 //! weights by feature, which ranking all classes needs.
 
+mod change;
+
 use std::ops::Range;
 use std::sync::OnceLock;
 

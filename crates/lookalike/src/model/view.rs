@@ -42,6 +42,15 @@ impl<'a> RowsView<'a> {
         self.len() == 0
     }
 
+    /// Adds row `row` to `sum`, which has `dim` numbers.
+    pub fn add_row(&self, row: usize, sum: &mut [f32]) {
+        let range = row * self.stride..row * self.stride + self.dim;
+        match self.data {
+            RowData::F32(data) => sum.iter_mut().zip(&data[range]).for_each(|(sum, x)| *sum += x),
+            RowData::Bf16(data) => sum.iter_mut().zip(&data[range]).for_each(|(sum, x)| *sum += x.to_f32()),
+        }
+    }
+
     /// Copies row `row` into the first `stride` elements of `out`.
     pub fn copy_row(&self, row: usize, out: &mut [f32]) {
         let range = row * self.stride..(row + 1) * self.stride;

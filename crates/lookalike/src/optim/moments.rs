@@ -27,6 +27,18 @@ impl ScalarMoments {
         Self { m: vec![0.0; len], v: vec![0.0; len], last: vec![0; len] }
     }
 
+    fn taken(&self, rows: &[u32], len: usize) -> Self {
+        if self.m.is_empty() {
+            return Self::default();
+        }
+        fn take<T: Copy + Default>(from: &[T], rows: &[u32], len: usize) -> Vec<T> {
+            let mut taken: Vec<T> = rows.iter().map(|&row| from[row as usize]).collect();
+            taken.resize(len, T::default());
+            taken
+        }
+        Self { m: take(&self.m, rows, len), v: take(&self.v, rows, len), last: take(&self.last, rows, len) }
+    }
+
     /// One Adam step of all weights.
     pub fn update_all(&mut self, weights: &mut [f32], adam: &Adam, grads: &[f32]) {
         let mut view = ScalarsMut::new(weights, self);
@@ -59,6 +71,15 @@ impl RowMoments {
             last: vec![0; rows.len],
             bias: ScalarMoments::zeroed(rows.bias.len()),
         }
+    }
+
+    /// Those of some rows in the order given, and behind them those of rows that have
+    /// not moved yet, until there are `len`.
+    fn taken(&self, stride: usize, rows: &[u32], len: usize) -> Self {
+        let mut last: Vec<u32> = rows.iter().map(|&row| self.last[row as usize]).collect();
+        last.resize(len, 0);
+        let (m, v) = (self.m.taken(stride, rows, len), self.v.taken(stride, rows, len));
+        Self { m, v, last, bias: self.bias.taken(rows, len) }
     }
 }
 
@@ -102,6 +123,21 @@ impl NetworkMoments {
             hidden: network.hidden.iter().map(HiddenMoments::of).collect(),
             output: RowMoments::of(&network.output),
         }
+    }
+
+    /// Makes room for the rows that a network has got behind the others.
+    pub fn grow(&mut self, network: &Network) {
+        for (moments, rows) in [(&mut self.input, &network.input), (&mut self.output, &network.output)] {
+            let all: Vec<u32> = (0..moments.last.len() as u32).collect();
+            if all.len() < rows.len {
+                *moments = moments.taken(rows.stride, &all, rows.len);
+            }
+        }
+    }
+
+    /// Leaves the moments of some classes, of a network whose output layer has no others.
+    pub fn keep_classes(&mut self, network: &Network, classes: &[u32]) {
+        self.output = self.output.taken(network.output.stride, classes, classes.len());
     }
 }
 

@@ -2,14 +2,15 @@
 //!
 //! They are summed in the order of a ranking: product and bias, the blended sparse
 //! weights in the order of the example's features, what the nearest examples add.
-//! `O(examples · chosen · dim)`, and with sparse weights the postings of every feature;
-//! memory is one score of every class a thread.
+//! `O(examples · chosen · dim)`, and with sparse weights those of the chosen classes, or the
+//! postings of every feature and one score of every class a thread.
 
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
 use super::approximate::score_chosen;
 use super::exact::SparseQueries;
+use super::few::{FewClasses, FewScratch, Query};
 use super::tile::TILE_CLASSES;
 use crate::data::Examples;
 use crate::model::{Embeddings, Model, NeighbourScratch};
@@ -18,6 +19,9 @@ use crate::scratch::PerThread;
 /// Examples that one thread scores at a time: as many share the way of the class
 /// vectors from memory.
 const BLOCK_EXAMPLES: usize = 32;
+
+/// Up to so many classes, their own sparse rows are read instead of the postings of all.
+const FEW_MAX: usize = 256;
 
 /// Working memory of [`ChosenClasses::score`], reused between calls.
 #[derive(Debug, Default)]
@@ -31,6 +35,7 @@ struct Worker {
     /// A place for every class; those of classes that are not chosen hold anything.
     all_scores: Vec<f32>,
     neighbours: NeighbourScratch,
+    few: FewScratch,
 }
 
 /// Classes of a model to be scored.
@@ -60,6 +65,7 @@ impl ChosenClasses<'_> {
             return scores;
         }
         let sparse = SparseQueries::of(self.model, examples, batch);
+        let few = FewClasses { cpu: self.cpu, model: self.model, bias: self.bias };
         scratch.workers.prepare();
         let workers = &scratch.workers;
         scores.par_chunks_mut(BLOCK_EXAMPLES * chosen).enumerate().for_each(|(block, scores)| {
@@ -67,7 +73,10 @@ impl ChosenClasses<'_> {
                 let first = block * BLOCK_EXAMPLES;
                 self.multiply(first, embeddings, &mut worker.entries, scores);
                 for (position, scores) in (first..).zip(scores.chunks_exact_mut(chosen)) {
-                    if let Some(sparse) = &sparse {
+                    if chosen <= FEW_MAX {
+                        let query = Query::new(examples, batch, embeddings, position);
+                        few.add_sparse(query, self.classes, &mut worker.few, scores);
+                    } else if let Some(sparse) = &sparse {
                         self.add_sparse(sparse, position, &mut worker.all_scores, scores);
                     }
                     if let Some(neighbours) = &self.model.neighbours {

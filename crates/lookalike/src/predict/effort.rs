@@ -13,11 +13,16 @@ const PLACES: usize = 5;
 /// The least effort that is tried; each further one is twice the last.
 const EFFORT_MIN: usize = 64;
 
+/// How many times as long a class vector takes that is looked at alone, and not in the
+/// order in which all lie in memory: with more effort an exact search is faster.
+const GATHERED_COST: usize = 2;
+
 /// With fewer classes, all are scored as fast as they are searched.
 pub const INDEXED_CLASSES_MIN: usize = 2000;
 
 /// Gives a model an index, with the least effort that finds nearly all of what an exact
-/// search finds for some examples; a model of few classes gets none.
+/// search finds for some examples, or, where that would not be faster, all classes. A model
+/// of few classes gets none.
 pub fn index(cpu: Cpu, model: &mut Model, examples: &Examples<'_>, judges: &[u32]) {
     if model.num_classes() < INDEXED_CLASSES_MIN {
         return;
@@ -33,7 +38,7 @@ fn choose(cpu: Cpu, model: &Model, examples: &Examples<'_>, judges: &[u32]) -> (
     let predictor = Predictor::new(model, cpu);
     let exact = predictor.rank(examples, judges, Ask::best(PLACES));
     let mut effort = EFFORT_MIN;
-    while effort < model.num_classes() {
+    while effort < model.num_classes() / GATHERED_COST {
         let search = Search::Fast { effort: Some(effort) };
         let found = predictor.rank(examples, judges, Ask { search, ..Ask::best(PLACES) });
         let recall = Recall::of(&found, &exact).share();

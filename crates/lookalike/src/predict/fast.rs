@@ -1,7 +1,7 @@
 //! Fast search: each part of the model proposes, and what it proposes is scored.
 //!
 //! For one example: clusters of class vectors give about `effort` classes, lists of the
-//! classes that weigh its features most give half as many (with the sums of those
+//! classes that weigh its features most give as many (with the sums of those
 //! weights), and the nearest training examples give their classes. All of them get
 //! their dense score; with what is known of the other parts by then, a few dozen are left,
 //! and those are scored exactly, as [`super::few`] does it. So what is answered has the
@@ -21,7 +21,7 @@ use crate::model::{
 use crate::scratch::PerThread;
 
 /// Weights of classes that are added up for each class that is looked at.
-const ADDITIONS_PER_CLASS: usize = 8;
+const ADDITIONS_PER_CLASS: usize = 16;
 /// Classes that are scored exactly: so many times those that are asked for, and so many
 /// more, as the sums they are chosen by are not complete.
 const SCORED_TIMES: usize = 2;
@@ -118,7 +118,7 @@ impl Proposals {
             let factor = sparse.blend() * model.network.config.normalise.factor(query.features.1);
             let lists = index.strong(sparse, model.num_features());
             lists.walk(query.features, factor, model.num_classes(), ADDITIONS_PER_CLASS * effort, strong);
-            best.reset(effort.div_ceil(2));
+            best.reset(effort);
             for &class in strong.met() {
                 best.offer(strong.sum(class) + few.bias[class as usize], class);
             }

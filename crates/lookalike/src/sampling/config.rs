@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Sampler;
 use super::frequency::Frequency;
 use super::log_uniform::LogUniform;
-use super::lsh::{LshSampler, Plan, Query};
+use super::lsh::{LshSampler, Plan, Query, Walk};
 use super::mixed::mixed;
 use super::static_sampler::{Distribution, StaticSampler};
 use super::top_k::TopKSampler;
@@ -49,8 +49,9 @@ struct Entry {
     title: &'static str,
     /// Whether it looks candidates up in hash tables.
     uses_tables: bool,
-    /// Whether only the best of the classes it found may be trained on.
-    can_select: bool,
+    /// Negatives an example by default where only the best of the classes it found are
+    /// trained on, if that may be (docs/notes/selection.md).
+    selected_by_default: Option<usize>,
     /// Whether it knows how likely each of its negatives was.
     knows_noise: bool,
     /// Whether scores are corrected by `ln q` unless told otherwise.
@@ -68,7 +69,7 @@ const ENTRIES: [Entry; 8] = [
         name: "lsh-embedding",
         title: "LSH Embedding",
         uses_tables: true,
-        can_select: true,
+        selected_by_default: Some(100),
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| hashed(Plan::of(setup, Query::Embedding), setup)),
@@ -78,7 +79,7 @@ const ENTRIES: [Entry; 8] = [
         name: "lsh-label",
         title: "LSH Label",
         uses_tables: true,
-        can_select: true,
+        selected_by_default: Some(50),
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| hashed(Plan::of(setup, Query::Label), setup)),
@@ -88,7 +89,7 @@ const ENTRIES: [Entry; 8] = [
         name: "mixed",
         title: "Mixed",
         uses_tables: true,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: false,
         corrects_log_q: true,
         make: Some(|setup| hashed(mixed(setup)?, setup)),
@@ -98,7 +99,7 @@ const ENTRIES: [Entry; 8] = [
         name: "full",
         title: "Full softmax",
         uses_tables: false,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: false,
         corrects_log_q: false,
         make: None,
@@ -108,7 +109,7 @@ const ENTRIES: [Entry; 8] = [
         name: "top-k",
         title: "Top-k softmax",
         uses_tables: false,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| Ok(Box::new(TopKSampler::new(setup.budget)))),
@@ -118,7 +119,7 @@ const ENTRIES: [Entry; 8] = [
         name: "log-uniform",
         title: "Sampled softmax",
         uses_tables: false,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(LogUniform::new(setup.label_counts), setup)),
@@ -128,7 +129,7 @@ const ENTRIES: [Entry; 8] = [
         name: "frequency",
         title: "Frequency softmax",
         uses_tables: false,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(Frequency::new(setup.label_counts), setup)),
@@ -138,7 +139,7 @@ const ENTRIES: [Entry; 8] = [
         name: "uniform",
         title: "Uniform softmax",
         uses_tables: false,
-        can_select: false,
+        selected_by_default: None,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(Uniform::new(setup.label_counts.len()), setup)),
@@ -191,7 +192,12 @@ impl SamplerKind {
     /// its drawn classes stand for those that were not found, and nobody would stand
     /// for those that were found and left out.
     pub fn can_select(self) -> bool {
-        self.entry().can_select
+        self.entry().selected_by_default.is_some()
+    }
+
+    /// Negatives an example by default where they are the best of many.
+    pub fn selected_by_default(self) -> Option<usize> {
+        self.entry().selected_by_default
     }
 
     /// Whether it knows how likely each of its negatives was.
@@ -243,6 +249,13 @@ pub struct LshConfig {
     pub incremental: Incremental,
     /// Whether uniform draws make up for what the tables do not give.
     pub fill: bool,
+    /// How a query goes through the tables; unset, widening where the best of many are
+    /// selected, else once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walk: Option<Walk>,
+    /// Whether class vectors are hashed less their mean.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub centre: bool,
 }
 
 impl Default for LshConfig {
@@ -257,6 +270,8 @@ impl Default for LshConfig {
             refresh_growth: RefreshSchedule::GROWTH,
             incremental: Incremental::default(),
             fill: false,
+            walk: None,
+            centre: false,
         }
     }
 }
@@ -281,7 +296,8 @@ impl LshConfig {
         seed: u64,
     ) -> Result<HashTables, HashError> {
         let shape = FamilyShape { k: choice.k, l: choice.l, ..self.shape(dim) };
-        Ok(HashTables::new(shape.draw(seed)?, classes, self.incremental))
+        let tables = HashTables::new(shape.draw(seed)?, classes, self.incremental);
+        Ok(if self.centre { tables.centred() } else { tables })
     }
 
     fn shape(&self, dim: usize) -> FamilyShape {
@@ -382,6 +398,13 @@ impl Setup<'_> {
     pub(super) fn tables(&self, classes: usize) -> Result<HashTables, HashError> {
         let choice = self.lsh.choose(self.retrieve, self.label_counts.len(), self.dim)?;
         self.lsh.tables(&choice, classes, self.dim, self.seed)
+    }
+
+    /// How queries go through the tables: where the best of many are selected, they get
+    /// as many as they ask for; else they find what K functions find, as in the paper.
+    pub(super) fn walk(&self) -> Walk {
+        let selects = self.retrieve > self.budget;
+        self.lsh.walk.unwrap_or(if selects { Walk::Widening } else { Walk::Once })
     }
 
     /// Within what the classes allow, or an error.

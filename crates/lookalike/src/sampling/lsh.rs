@@ -1,7 +1,7 @@
 //! Negatives from the hash tables (paper, algorithms 3 and 4).
 //!
 //! A query starts at a random table and takes the bucket it falls into, table
-//! after table, until the budget is full. `lsh-embedding` asks with the
+//! after table, until the budget is full ([`Walk`] has other ways). `lsh-embedding` asks with the
 //! example's embedding `E_x`: classes the model now scores high. `lsh-label`
 //! asks with the vector `w_y` of a true label: classes the model now takes for
 //! alike. Of several true labels one, drawn at random, has its turn in each
@@ -14,11 +14,13 @@
 //! Cost: O(K·L) to hash a query, sixteen at a time, and O(1) a candidate; the
 //! number of classes does not enter.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use lookalike_kernels::{Cpu, LANES, prefetch};
 use rand_xoshiro::rand_core::Rng as _;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 
 use super::candidates::CandidateBlock;
 use super::gather::{Gather, Marks};
@@ -49,6 +51,21 @@ pub(super) enum Rest {
     Estimate,
 }
 
+/// How a query goes through the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Walk {
+    /// As [`Walk::Once`]; and where all tables give too few, round again with one function
+    /// less, which makes buckets wider, and so on down to one. So a query gets what it
+    /// asks for, however classes are spread, the most alike first.
+    Widening,
+    /// From a random table on, once round; of a bucket that is too full a random run.
+    Once,
+    /// Algorithm 3 to the letter: from the first table on, whole buckets, until there
+    /// are more than asked for.
+    Paper,
+}
+
 /// What is asked of hash tables.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -58,13 +75,15 @@ pub(super) struct Plan {
     /// Negatives in all.
     pub budget: usize,
     pub rest: Rest,
+    pub walk: Walk,
 }
 
 impl Plan {
     /// One query an example; `fill` makes up for a shortfall by uniform draws.
     pub(super) fn of(setup: &Setup<'_>, query: Query) -> Self {
         let rest = if setup.lsh.fill { Rest::Fill } else { Rest::Leave };
-        Self { queries: vec![query], found: setup.retrieve, budget: setup.budget, rest }
+        let (found, budget, walk) = (setup.retrieve, setup.budget, setup.walk());
+        Self { queries: vec![query], found, budget, rest, walk }
     }
 }
 
@@ -78,6 +97,9 @@ pub struct LshSampler {
     /// Negatives in all.
     budget: usize,
     rest: Rest,
+    walk: Walk,
+    /// Negatives that a last whole bucket may bring beyond those to be found.
+    overshoot: usize,
     workers: PerThread<Worker>,
     stats: SamplerStats,
 }
@@ -97,20 +119,28 @@ struct Worker {
 
 impl LshSampler {
     /// A sampler that asks its tables with one query an example; `fill` makes up for
-    /// a shortfall by uniform draws.
+    /// a shortfall by uniform draws. Tables are walked once.
     pub fn new(tables: HashTables, query: Query, budget: usize, fill: bool) -> Self {
         let rest = if fill { Rest::Fill } else { Rest::Leave };
-        Self::with(tables, Plan { queries: vec![query], found: budget, budget, rest })
+        let plan = Plan { queries: vec![query], found: budget, budget, rest, walk: Walk::Once };
+        Self::with(tables, plan)
+    }
+
+    /// The same with another way through the tables.
+    pub fn walking(self, walk: Walk) -> Self {
+        Self { walk, ..self }
     }
 
     pub(super) fn with(tables: HashTables, plan: Plan) -> Self {
-        let Plan { queries, found, budget, rest } = plan;
+        let Plan { queries, found, budget, rest, walk } = plan;
         Self {
             tables,
             queries,
             found,
             budget,
             rest,
+            walk,
+            overshoot: 0,
             workers: PerThread::default(),
             stats: SamplerStats::default(),
         }
@@ -123,7 +153,7 @@ impl LshSampler {
         worker.marks.prepare(self.tables.classes(), out);
         let Worker { block, scratch, codes, marks, .. } = worker;
         for (&query, codes) in self.queries.iter().zip(codes.chunks_exact_mut(lanes)) {
-            load_queries(query, request, out.positions(), block);
+            self.load_queries(query, request, out.positions(), block);
             let family = self.tables.family();
             family.hash_block(request.cpu, block, 0..family.tables(), scratch, codes);
         }
@@ -195,7 +225,7 @@ impl LshSampler {
         const IDS_MAX: usize = 4096;
         const IDS_PER_LINE: usize = 16;
         let tables = self.tables.family().tables();
-        let (start, ids) = (first_table(tables, rng), self.tables.ids());
+        let (start, ids) = (self.first_table(rng), self.tables.ids());
         let mut left = IDS_MAX.min(self.found / self.queries.len());
         for step in 0..tables {
             let table = (start + step) % tables;
@@ -212,14 +242,31 @@ impl LshSampler {
 
     /// Algorithm 3. `codes` holds a code for every table, [`LANES`] apart.
     fn walk_tables(&self, set: &mut Gather<'_>, limit: usize, codes: &[u32], rng: &mut Rng) {
+        let start = self.first_table(rng);
+        for spared in 0..=self.walk.to_spare(&self.tables) {
+            self.walk_round(set, limit, codes, (start, spared), rng);
+            if self.walk.is_enough(set.len(), limit) {
+                break;
+            }
+        }
+    }
+
+    /// Once round the tables from `start` on, with all functions but those `spared`.
+    fn walk_round(
+        &self,
+        set: &mut Gather<'_>,
+        limit: usize,
+        codes: &[u32],
+        (start, spared): (usize, u32),
+        rng: &mut Rng,
+    ) {
         /// Tables looked up before the first bucket of them is read.
         const AHEAD: usize = 16;
         let tables = self.tables.family().tables();
-        let start = first_table(tables, rng);
         let ids = self.tables.ids();
         let mut spans: [_; AHEAD] = std::array::from_fn(|_| 0..0);
         for first in (0..tables).step_by(AHEAD) {
-            if set.len() == limit {
+            if self.walk.is_enough(set.len(), limit) {
                 break;
             }
             // Offsets and bucket starts are cache misses that do not depend on
@@ -227,23 +274,71 @@ impl LshSampler {
             let ahead = AHEAD.min(tables - first);
             for (step, span) in spans[..ahead].iter_mut().enumerate() {
                 let table = (start + first + step) % tables;
-                *span = self.tables.span(table, codes[table * LANES]);
+                let code = codes[table * LANES];
+                *span = match spared {
+                    0 => self.tables.span(table, code),
+                    _ => self.tables.wide_span(table, code, spared),
+                };
             }
             let touched = spans[..ahead].iter().filter_map(|span| ids.get(span.start));
             std::hint::black_box(touched.fold(0, |all, id| all ^ id));
             for span in &spans[..ahead] {
-                if set.len() == limit {
+                if self.walk.is_enough(set.len(), limit) {
                     break;
                 }
-                set.take_bucket(&ids[span.clone()], limit, rng);
+                match self.walk {
+                    Walk::Paper => set.take(&ids[span.clone()], limit + self.overshoot),
+                    _ => set.take_bucket(&ids[span.clone()], limit, rng),
+                }
+            }
+        }
+    }
+
+    /// The table with which a walk begins.
+    fn first_table(&self, rng: &mut Rng) -> usize {
+        self.walk.first_table(self.tables.family().tables(), rng)
+    }
+
+    /// Lays the queries of a block of examples side by side.
+    fn load_queries(&self, query: Query, request: &Request<'_>, positions: Range<usize>, block: &mut Block) {
+        let mut ids = [0u32; LANES];
+        let ids = &mut ids[..positions.len()];
+        if query == Query::Embedding {
+            ids.iter_mut().zip(positions).for_each(|(id, position)| *id = position as u32);
+            return block.load(request.cpu, request.embeddings.view(), ids);
+        }
+        let label_of = |position: usize| asking_label(request, position);
+        for (id, position) in ids.iter_mut().zip(positions.clone()) {
+            *id = label_of(position).unwrap_or(0);
+        }
+        self.tables.load_classes(request.cpu, request.class_vectors, ids, block);
+        for (lane, position) in positions.enumerate() {
+            if label_of(position).is_none() {
+                block.set_lane(lane, request.embeddings.view(), position);
             }
         }
     }
 }
 
-/// The table with which a walk begins.
-pub(super) fn first_table(tables: usize, rng: &mut Rng) -> usize {
-    below(rng.next_u64(), tables as u32) as usize
+impl Walk {
+    /// The table with which a walk begins.
+    pub(super) fn first_table(self, tables: usize, rng: &mut Rng) -> usize {
+        match self {
+            Self::Paper => 0,
+            _ => below(rng.next_u64(), tables as u32) as usize,
+        }
+    }
+
+    /// Whether `len` classes of `limit` need no further bucket. In the paper a set that
+    /// has just reached it gets one more.
+    pub(super) fn is_enough(self, len: usize, limit: usize) -> bool {
+        if self == Self::Paper { len > limit } else { len >= limit }
+    }
+
+    /// How many functions it may do without in the end.
+    pub(super) fn to_spare(self, tables: &HashTables) -> u32 {
+        if self == Self::Widening { tables.functions_to_spare() } else { 0 }
+    }
 }
 
 /// The true label whose turn it is to ask the tables for an example of the batch.
@@ -254,29 +349,9 @@ pub(super) fn asking_label(request: &Request<'_>, position: usize) -> Option<u32
     labels.get(below(turn, labels.len() as u32) as usize).copied()
 }
 
-/// Lays the queries of a block of examples side by side.
-fn load_queries(query: Query, request: &Request<'_>, positions: std::ops::Range<usize>, block: &mut Block) {
-    let mut ids = [0u32; LANES];
-    let ids = &mut ids[..positions.len()];
-    if query == Query::Embedding {
-        ids.iter_mut().zip(positions).for_each(|(id, position)| *id = position as u32);
-        return block.load(request.cpu, request.embeddings.view(), ids);
-    }
-    let label_of = |position: usize| asking_label(request, position);
-    for (id, position) in ids.iter_mut().zip(positions.clone()) {
-        *id = label_of(position).unwrap_or(0);
-    }
-    block.load(request.cpu, request.class_vectors, ids);
-    for (lane, position) in positions.enumerate() {
-        if label_of(position).is_none() {
-            block.set_lane(lane, request.embeddings.view(), position);
-        }
-    }
-}
-
 impl Sampler for LshSampler {
     fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
-        let room = self.budget.max(self.found) + request.truths_max();
+        let room = self.budget.max(self.found + self.overshoot) + request.truths_max();
         out.reset_marked(request.batch.len(), room, self.tables.classes());
         self.workers.prepare();
         let this = &*self;
@@ -294,6 +369,9 @@ impl Sampler for LshSampler {
 
     fn refresh(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, changed: Option<&[u32]>) {
         self.tables.refresh(cpu, class_vectors, changed);
+        if self.walk == Walk::Paper {
+            self.overshoot = self.tables.bucket_max();
+        }
     }
 
     fn stats(&self) -> SamplerStats {

@@ -28,5 +28,5 @@ pub(super) fn mixed(setup: &Setup<'_>) -> Result<Plan, SamplerError> {
         MixedQuery::Both => vec![Query::Label, Query::Embedding],
     };
     let found = (budget as f64 * share).round() as usize;
-    Ok(Plan { queries, found, budget, rest: Rest::Estimate })
+    Ok(Plan { queries, found, budget, rest: Rest::Estimate, walk: setup.walk() })
 }

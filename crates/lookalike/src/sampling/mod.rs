@@ -33,7 +33,7 @@ pub(crate) use candidates::{BLOCK_WORDS, BitRows};
 pub use candidates::{Candidates, Counts};
 pub use config::{LshConfig, MixedConfig, MixedQuery, SamplerError, SamplerKind, Setup, build};
 pub use feature_index::{FeatureIndex, NearClasses, Truths};
-pub use lsh::{LshSampler, Query};
+pub use lsh::{LshSampler, Query, Walk};
 pub use sharded::build_sharded;
 
 use lookalike_kernels::Cpu;
@@ -78,7 +78,7 @@ impl Request<'_> {
 /// Law. After [`propose`](Self::propose), `out` has one set for each example of
 /// the batch: all its true labels first, then found negatives, then drawn ones;
 /// all different, no negative a true label, at most the sampler's budget of
-/// negatives. The same request gives the same sets, whatever the number of
+/// negatives (more if it walks its tables as the paper does, [`Walk::Paper`]). The same request gives the same sets, whatever the number of
 /// threads and whatever other batches were proposed before, as long as the
 /// tables were last refreshed with the same class vectors. A sampler that looks
 /// at class vectors is refreshed before it first proposes; until then it finds

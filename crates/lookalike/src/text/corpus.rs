@@ -171,7 +171,7 @@ pub fn transform_dataset(
     let mut dataset = empty();
     let mut report = Report { labels: names.len(), ..Default::default() };
     file.for_each_group(
-        |records| transform_records(&records, vectoriser, names, empty()),
+        |records| transform_records(&records, vectoriser, names, (empty(), file.has_weights())),
         |group| {
             for (part, noted) in group {
                 append(&mut dataset, part);
@@ -189,7 +189,7 @@ fn transform_records(
     records: &[Record],
     vectoriser: &Vectoriser,
     names: &LabelNames,
-    mut part: Dataset,
+    (mut part, has_weights): (Dataset, bool),
 ) -> (Dataset, Report) {
     let mut report = Report::default();
     let mut scratch = Scratch::default();
@@ -197,6 +197,9 @@ fn transform_records(
         let (ids, values) = vectoriser.transform(&record.text, &mut scratch);
         let (labels, unseen) = label_ids(&record.labels, names);
         part.push(ids.iter().copied().zip(values.iter().copied()), &labels);
+        if has_weights {
+            part.weights.push(record.weight.unwrap_or(1.0));
+        }
         report.note_labels(record.labels.len(), unseen, record.line);
         report.note_text(&record.text, ids.len(), record.line);
     }
@@ -297,6 +300,33 @@ mod tests {
         let single = fit_dataset(&file("red\tx\nblue\tx\n"), &words()).unwrap();
         assert!(single.report.warnings().iter().any(|w| w.contains("one label in all")));
         assert!(matches!(fit_dataset(&file("text\tlabels\n"), &words()), Err(TextError::NoRecord { .. })));
+    }
+
+    #[test]
+    fn weights_come_from_a_column_or_field() {
+        let named = |name: &str| ReadOptions { weight: Some(name.parse().unwrap()), ..Default::default() };
+        for (content, options) in [
+            ("text\tlabels\tw\nred\tx\t2\nred\ty\t\nred\tx\t0.25\n", named("w")),
+            ("red\tx\t2\nred\ty\t\nred\tx\t0.25\n", named("3")),
+            (
+                "{\"text\":\"red\",\"label\":\"x\",\"w\":2}\n{\"text\":\"red\",\"label\":\"y\"}\n\
+                 {\"text\":\"red\",\"label\":\"x\",\"w\":0.25}\n",
+                named("w"),
+            ),
+        ] {
+            let file = TextFile::from_bytes("m", content.as_bytes(), &options).unwrap();
+            let fitted = fit_dataset(&file, &words()).unwrap();
+            assert_eq!(fitted.dataset.weights, [2.0, 1.0, 0.25], "{content}");
+        }
+        for bad in ["-1", "nan", "inf", "much"] {
+            let content = format!("red\tx\t1\nred\ty\t{bad}\n");
+            let file = TextFile::from_bytes("m", content.as_bytes(), &named("3")).unwrap();
+            let error = fit_dataset(&file, &words()).unwrap_err().to_string();
+            assert!(error.contains("m:2") && error.contains(bad), "{error}");
+        }
+        assert!(TextFile::from_bytes("m", b"red\tx\n", &named("w")).is_err());
+        let error = TextFile::from_bytes("m", b"__label__x red\n", &named("w")).unwrap_err().to_string();
+        assert!(error.contains("no column of weights"), "{error}");
     }
 
     /// Many chunks, so that shards and groups all have work.

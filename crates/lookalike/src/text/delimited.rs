@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use memchr::{memchr_iter, memchr2};
 
 use super::detect::names_columns;
-use super::records::split_labels;
+use super::records::{split_labels, weight_of};
 use super::source::{Chunk, Framing, closing_quote, position};
 use super::{Column, ReadOptions, Record, TextError};
 
@@ -24,7 +24,11 @@ pub(super) struct Layout {
     text: usize,
     /// Column of the labels, from 0.
     labels: Option<usize>,
+    /// Column of the weights, from 0.
+    pub(super) weight: Option<usize>,
     label_separator: String,
+    /// What the header calls the columns.
+    names: Vec<String>,
 }
 
 /// A row: its fields and the line it begins on.
@@ -47,7 +51,9 @@ impl Layout {
             header_line: None,
             text: 0,
             labels: None,
+            weight: None,
             label_separator: options.label_separator.clone(),
+            names: Vec::new(),
         };
         let first = layout.rows(head, file)?.next().transpose()?;
         let first = first.ok_or_else(|| TextError::NoRecord { file: file.into() })?;
@@ -82,7 +88,33 @@ impl Layout {
                 )));
             }
         }
+        if options.weight.is_some() {
+            layout.weight = Some(find(&options.weight, &[], 0)?);
+        }
+        let names = names.into_iter().map(String::from).collect();
+        layout.names = if has_header { names } else { Vec::new() };
         Ok(layout)
+    }
+
+    pub(super) fn has_header(&self) -> bool {
+        self.header_line.is_some()
+    }
+
+    /// What it is, in words.
+    pub(super) fn describe(&self) -> String {
+        let column = |at: usize| match self.names.get(at) {
+            Some(name) => format!("column {}, {name:?}", at + 1),
+            None => format!("column {}", at + 1),
+        };
+        let separated = if self.delimiter == b'\t' { "tabs" } else { "commas" };
+        let header = match self.header_line {
+            Some(line) => format!("named on line {line}"),
+            None => "without a header".into(),
+        };
+        let labels = self.labels.map_or(String::new(), |at| {
+            format!(", labels are {}, separated by {:?}", column(at), self.label_separator)
+        });
+        format!("columns separated by {separated}, {header}; the text is {}{labels}", column(self.text))
     }
 
     pub(super) fn framing(&self) -> Framing {
@@ -90,7 +122,7 @@ impl Layout {
     }
 
     pub(super) fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
-        let expected = self.text.max(self.labels.unwrap_or(0)) + 1;
+        let expected = self.text.max(self.labels.unwrap_or(0)).max(self.weight.unwrap_or(0)) + 1;
         let mut records = Vec::new();
         for row in self.rows(chunk, file)? {
             let Row { mut fields, line } = row?;
@@ -102,8 +134,9 @@ impl Layout {
                 return Err(TextError::TooFewColumns { file, line, found, expected });
             }
             let labels = self.labels.map(|at| split_labels(&fields[at], &self.label_separator));
+            let weight = self.weight.map(|at| weight_of(&fields[at], file, line)).transpose()?.flatten();
             let text = std::mem::take(&mut fields[self.text]).into_owned();
-            records.push(Record { text, labels: labels.unwrap_or_default(), line });
+            records.push(Record { text, labels: labels.unwrap_or_default(), weight, line });
         }
         Ok(records)
     }

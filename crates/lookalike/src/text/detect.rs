@@ -21,6 +21,11 @@ pub(super) fn layout(source: &Source, options: &ReadOptions) -> Result<Layout, T
             return Err(TextError::UnknownFormat { file, line, found });
         }
     };
+    if options.weight.is_some() && matches!(format, Format::FastText | Format::Lines) {
+        return Err(TextError::Options(format!(
+            "{file}: this format has no column of weights; use TSV, CSV or JSON lines"
+        )));
+    }
     match format {
         Format::Tsv => delimited::Layout::new(b'\t', options, &head, &file).map(Layout::Delimited),
         Format::Csv => delimited::Layout::new(b',', options, &head, &file).map(Layout::Delimited),
@@ -60,7 +65,9 @@ fn detect(line: &str, options: &ReadOptions) -> Option<Format> {
 /// Whether a first row names the columns: see [`ReadOptions::header`].
 pub(super) fn names_columns<'a>(mut cells: impl Iterator<Item = &'a str>, options: &ReadOptions) -> bool {
     let by_name = |column: &Option<Column>| matches!(column, Some(Column::Name(_)));
-    let asked_by_name = by_name(&options.text) || (options.with_labels && by_name(&options.labels));
+    let asked_by_name = by_name(&options.text)
+        || by_name(&options.weight)
+        || (options.with_labels && by_name(&options.labels));
     let known = |cell: &str| matches!(cell.trim().trim_matches('"'), "text" | "label" | "labels");
     options.header.unwrap_or_else(|| asked_by_name || cells.any(known))
 }

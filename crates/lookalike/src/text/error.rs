@@ -50,6 +50,16 @@ pub enum TextError {
         /// The names found.
         found: String,
     },
+    /// A weight that is none.
+    #[error("{file}:{line}: found the weight {found:?}, expected a finite number, 0 or more")]
+    Weight {
+        /// The file.
+        file: String,
+        /// The record's first line.
+        line: u64,
+        /// What stands there.
+        found: String,
+    },
     /// A row has too few columns.
     #[error(
         "{file}:{line}: found {found} column(s), expected at least {expected}; \

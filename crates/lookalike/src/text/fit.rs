@@ -158,32 +158,42 @@ impl Fit {
         }
     }
 
+    /// A vectoriser that counts these texts besides those it was made from. New n-grams
+    /// stand behind the old ones, as far as `max_features` leaves room.
+    pub(super) fn extend(self, old: &Vectoriser) -> Result<Vectoriser, TextError> {
+        let limit = self.options.max_features.map(|limit| limit.saturating_sub(old.num_features()));
+        let documents = old.documents + self.documents;
+        let hashed = self.options.hash_bits.is_some();
+        let (mut vocabulary, mut counts) = (old.vocabulary.clone(), old.document_counts.clone());
+        let mut unseen: Vec<(&[u8], Count)> = Vec::new();
+        for (ngram, count) in self.shards.iter().flat_map(Counts::iter) {
+            let known = if hashed { Some(bucket_of(ngram)) } else { vocabulary.find(Keyed::new(ngram)) };
+            match known {
+                Some(id) => counts[id as usize] = counts[id as usize].saturating_add(count.documents),
+                None => unseen.push((ngram, count)),
+            }
+        }
+        let unseen = chosen(unseen, self.options.min_documents, limit);
+        check_count("n-grams", vocabulary.len() + unseen.len())?;
+        for (ngram, count) in unseen {
+            vocabulary.insert(Keyed::new(ngram));
+            counts.push(count.documents);
+        }
+        Ok(Vectoriser::new(old.options.clone(), vocabulary, documents, counts))
+    }
+
     fn finish_hashed(self, bits: u32) -> Vectoriser {
         let mut document_counts = vec![0; 1 << bits];
         for (name, count) in self.shards.iter().flat_map(Counts::iter) {
-            let bucket = name.iter().fold(0, |id, &byte| id << 8 | usize::from(byte));
-            document_counts[bucket] = count.documents;
+            document_counts[bucket_of(name) as usize] = count.documents;
         }
         Vectoriser::new(self.options, Interner::default(), self.documents, document_counts)
     }
 
     fn finish_vocabulary(self) -> Result<Vectoriser, TextError> {
-        let least = self.options.min_documents;
-        let mut ngrams: Vec<(&[u8], Count)> = self
-            .shards
-            .par_iter()
-            .flat_map_iter(Counts::iter)
-            .filter(|(_, count)| count.documents >= least)
-            .collect();
-        if let Some(limit) = self.options.max_features
-            && limit < ngrams.len()
-        {
-            ngrams.par_sort_unstable_by_key(|&(ngram, count)| (std::cmp::Reverse(count.total), ngram));
-            ngrams.truncate(limit);
-        }
+        let all: Vec<(&[u8], Count)> = self.shards.par_iter().flat_map_iter(Counts::iter).collect();
+        let ngrams = chosen(all, self.options.min_documents, self.options.max_features);
         check_count("n-grams", ngrams.len())?;
-        // UTF-8 sorts as its code points do.
-        ngrams.par_sort_unstable_by_key(|&(ngram, _)| ngram);
         let mut vocabulary = Interner::default();
         for (ngram, _) in &ngrams {
             vocabulary.insert(Keyed::new(ngram));
@@ -191,4 +201,23 @@ impl Fit {
         let document_counts = ngrams.iter().map(|(_, count)| count.documents).collect();
         Ok(Vectoriser::new(self.options.clone(), vocabulary, self.documents, document_counts))
     }
+}
+
+/// The n-grams that are frequent enough to be features, in the order of code points.
+fn chosen(mut ngrams: Vec<(&[u8], Count)>, least: u32, limit: Option<usize>) -> Vec<(&[u8], Count)> {
+    ngrams.retain(|(_, count)| count.documents >= least);
+    if let Some(limit) = limit
+        && limit < ngrams.len()
+    {
+        ngrams.par_sort_unstable_by_key(|&(ngram, count)| (std::cmp::Reverse(count.total), ngram));
+        ngrams.truncate(limit);
+    }
+    // UTF-8 sorts as its code points do.
+    ngrams.par_sort_unstable_by_key(|&(ngram, _)| ngram);
+    ngrams
+}
+
+/// The bucket that a name of the first pass stands for.
+fn bucket_of(name: &[u8]) -> u32 {
+    name.iter().fold(0, |id, &byte| id << 8 | u32::from(byte))
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::records::lines;
+use super::records::{lines, weight_of};
 use super::source::Chunk;
 use super::{Column, ReadOptions, Record, TextError};
 
@@ -13,6 +13,8 @@ pub(super) struct Layout {
     text: String,
     /// Names the label field may have; none if labels are not read.
     labels: Vec<String>,
+    /// The field of weights, if they are read.
+    pub(super) weight: Option<String>,
 }
 
 impl Layout {
@@ -25,7 +27,16 @@ impl Layout {
             ))),
         };
         let labels = if options.with_labels { field(&options.labels, &["labels", "label"])? } else { vec![] };
-        Ok(Self { text: field(&options.text, &["text"])?.swap_remove(0), labels })
+        let weight = if options.weight.is_some() { field(&options.weight, &[])?.pop() } else { None };
+        Ok(Self { text: field(&options.text, &["text"])?.swap_remove(0), labels, weight })
+    }
+
+    /// What it is, in words.
+    pub(super) fn describe(&self) -> String {
+        let names: Vec<String> = self.labels.iter().map(|name| format!("{name:?}")).collect();
+        let labels =
+            if names.is_empty() { String::new() } else { format!(", labels are {}", names.join(" or ")) };
+        format!("a JSON object a line; the text is {:?}{labels}", self.text)
     }
 
     pub(super) fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
@@ -57,8 +68,13 @@ impl Layout {
                 return Err(wrong(&self.labels[0], None, "a string, a number or an array of these"));
             }
         };
+        let weight = match self.weight.as_ref().and_then(|name| object.get_key_value(name)) {
+            None | Some((_, Value::Null)) => None,
+            Some((_, Value::Number(number))) => weight_of(&number.to_string(), file, line)?,
+            Some((name, other)) => return Err(wrong(name, Some(other), "a number, 0 or more")),
+        };
         match object.remove(&self.text) {
-            Some(Value::String(text)) => Ok(Record { text, labels, line }),
+            Some(Value::String(text)) => Ok(Record { text, labels, weight, line }),
             other => Err(wrong(&self.text, other.as_ref(), "a string")),
         }
     }

@@ -28,6 +28,23 @@ pub fn dense_dataset(
     Ok((dataset, names, report))
 }
 
+/// The same with names learnt before; new ones stand behind them, in the order they are
+/// met.
+pub fn dense_dataset_extended(
+    matrix: &Path,
+    labels: &Path,
+    label_separator: &str,
+    names: &LabelNames,
+) -> Result<(Dataset, LabelNames, Report), TextError> {
+    let rows = label_rows(labels, label_separator)?;
+    let mut seen = std::collections::BTreeSet::new();
+    let is_new = |name: &&str| names.id(name).is_none() && seen.insert(name.to_string());
+    let unseen: Vec<&str> = rows.iter().flatten().map(String::as_str).filter(is_new).collect();
+    let names = LabelNames::in_order(names.iter().chain(unseen))?;
+    let (dataset, report) = read(matrix, labels, &rows, &names)?;
+    Ok((dataset, names, report))
+}
+
 /// The same with names learnt before; labels that they do not know are counted
 /// in the report.
 pub fn dense_dataset_with_names(
@@ -37,6 +54,18 @@ pub fn dense_dataset_with_names(
     names: &LabelNames,
 ) -> Result<(Dataset, Report), TextError> {
     read(matrix, labels, &label_rows(labels, label_separator)?, names)
+}
+
+/// A matrix alone: examples without labels, of a model with so many classes.
+pub fn dense_dataset_without_labels(matrix: &Path, num_classes: usize) -> Result<Dataset, TextError> {
+    let mut matrix = Matrix::open(matrix)?;
+    let mut dataset = Dataset::empty(matrix.columns, num_classes);
+    for line in 1..=matrix.rows {
+        let values = matrix.next_row(line)?;
+        dataset.push((0..).zip(values).filter(|&(_, value)| value != 0.0), &[]);
+    }
+    matrix.finish()?;
+    Ok(dataset)
 }
 
 fn label_rows(labels: &Path, separator: &str) -> Result<Vec<Vec<String>>, TextError> {

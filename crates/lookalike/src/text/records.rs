@@ -15,12 +15,14 @@ use super::source::{Chunk, Chunks, Framing, Source};
 use super::{TextError, delimited, fasttext, json_lines};
 
 /// One text with its labels.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Record {
     /// The text, as it stands in the file.
     pub text: String,
     /// Label names, trimmed, none empty; as they stand, so perhaps one twice.
     pub labels: Vec<String>,
+    /// How much it counts in training, where the file says so: finite, 0 or more.
+    pub weight: Option<f32>,
     /// The line on which the record begins, from 1.
     pub line: u64,
 }
@@ -94,6 +96,8 @@ pub struct ReadOptions {
     /// The labels' column. If not given: the one called `labels` or `label`,
     /// else the second.
     pub labels: Option<Column>,
+    /// The column of weights; without it every example counts 1.
+    pub weight: Option<Column>,
     /// Whether the first row names the columns. If not given: when a column is
     /// asked for by name, or a cell of the first row is exactly `text`, `label`
     /// or `labels`.
@@ -115,6 +119,7 @@ impl Default for ReadOptions {
             format: None,
             text: None,
             labels: None,
+            weight: None,
             header: None,
             label_separator: "|".into(),
             quotes: true,
@@ -141,13 +146,25 @@ impl Layout {
         }
     }
 
+    /// What it is, in words.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Delimited(layout) => layout.describe(),
+            Self::JsonLines(layout) => layout.describe(),
+            Self::FastText { prefix } => {
+                format!("fastText's format; words that begin with {prefix:?} are labels")
+            }
+            Self::Lines => "a text a line, without labels".into(),
+        }
+    }
+
     fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
         match self {
             Self::Delimited(layout) => layout.parse(chunk, file),
             Self::JsonLines(layout) => layout.parse(chunk, file),
             Self::FastText { prefix } => fasttext::parse(chunk, file, prefix),
             Self::Lines => Ok(lines(chunk.text(file)?, chunk.line)
-                .map(|(line, text)| Record { text: text.into(), labels: Vec::new(), line })
+                .map(|(line, text)| Record { text: text.into(), line, ..Record::default() })
                 .collect()),
         }
     }
@@ -163,6 +180,18 @@ pub(super) fn split_labels(cell: &str, separator: &str) -> Vec<String> {
     let names: Box<dyn Iterator<Item = &str>> =
         if separator.is_empty() { Box::new(std::iter::once(cell)) } else { Box::new(cell.split(separator)) };
     names.map(str::trim).filter(|name| !name.is_empty()).map(String::from).collect()
+}
+
+/// The weight that a cell or field says; an empty one says nothing.
+pub(super) fn weight_of(cell: &str, file: &str, line: u64) -> Result<Option<f32>, TextError> {
+    let cell = cell.trim();
+    if cell.is_empty() {
+        return Ok(None);
+    }
+    match cell.parse::<f32>() {
+        Ok(weight) if weight.is_finite() && weight >= 0.0 => Ok(Some(weight)),
+        _ => Err(TextError::Weight { file: file.into(), line, found: cell.into() }),
+    }
 }
 
 /// A file of records that can be read as often as needed.
@@ -202,6 +231,19 @@ impl TextFile {
             Layout::JsonLines(_) => Format::JsonLines,
             Layout::FastText { .. } => Format::FastText,
             Layout::Lines => Format::Lines,
+        }
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Whether it says how much examples count.
+    pub fn has_weights(&self) -> bool {
+        match &self.layout {
+            Layout::Delimited(layout) => layout.weight.is_some(),
+            Layout::JsonLines(layout) => layout.weight.is_some(),
+            Layout::FastText { .. } | Layout::Lines => false,
         }
     }
 

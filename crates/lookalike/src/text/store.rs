@@ -104,7 +104,6 @@ fn load_vocabulary(path: &Path, content: &str, header: Header) -> Result<Vectori
     let hashed = header.options.hash_bits;
     let mut vocabulary = Interner::default();
     let mut counts = Vec::new();
-    let mut last = Vec::new();
     for (content, line) in content.split_terminator('\n').zip(1..) {
         let wrong = |found: &str| TextError::corrupted(path, line, found);
         let (count, ngram) = match content.split_once('\t') {
@@ -119,11 +118,10 @@ fn load_vocabulary(path: &Path, content: &str, header: Header) -> Result<Vectori
         counts.push(count);
         if let Some(ngram) = ngram {
             let ngram = stored_ngram(ngram).ok_or_else(|| wrong("neither words nor characters"))?;
-            if line > 1 && ngram <= last {
-                return Err(wrong("n-grams are out of order"));
+            // In the order of code points at first; those of later texts stand behind.
+            if !vocabulary.insert(Keyed::new(&ngram)).1 {
+                return Err(wrong("an n-gram stands here a second time"));
             }
-            vocabulary.insert(Keyed::new(&ngram));
-            last = ngram;
         }
     }
     let expected = hashed.map_or(header.features, |bits| 1 << bits);

@@ -1,7 +1,7 @@
 //! From a text to a row of tf-idf values.
 //!
 //! A feature is an n-gram of the vocabulary (numbered in the order of code
-//! points, as scikit-learn does) or, with the hashing trick, a bucket of
+//! points, as scikit-learn does; those of later texts stand behind) or, with the hashing trick, a bucket of
 //! n-grams. Its value in a text is `tf · idf`, scaled so that the row has length
 //! 1 (L2), with `tf = c` or `1 + ln c` for an n-gram met `c` times and the
 //! smooth `idf = ln((1 + n) / (1 + df)) + 1` for one met in `df` of the `n`

@@ -30,7 +30,7 @@ use rayon::prelude::*;
 
 use crate::optim::RowsMut;
 use crate::sampling::BitRows;
-use crate::scratch::grow;
+use crate::scratch::{grow, make_room};
 
 /// Parts a batch is cut into; more than any machine we expect has threads.
 const PARTS: usize = 32;
@@ -110,6 +110,12 @@ impl Part {
         let ends = self.groups.iter().skip(1).map(|g| g.start).chain([self.entries.len() as u32]);
         let ranges = self.groups.iter().zip(ends);
         ranges.map(|(group, end)| (group.local_key as usize, group.start as usize..end as usize))
+    }
+
+    /// Where the entries of a group are.
+    pub(super) fn range(&self, group: usize) -> std::ops::Range<usize> {
+        let end = self.groups.get(group + 1).map_or(self.entries.len(), |next| next.start as usize);
+        self.groups[group].start as usize..end
     }
 }
 
@@ -286,12 +292,12 @@ impl Chunk {
 impl Part {
     fn sort(&mut self, chunks: &[Chunk], bits: ItemBits) {
         let len_of = |block| chunks.iter().map(|chunk| chunk.items_of(block).len()).sum::<usize>();
-        grow(&mut self.entries, self.blocks.clone().map(len_of).sum());
+        make_room(&mut self.entries, self.blocks.clone().map(len_of).sum());
         self.groups.clear();
-        let mut start = 0;
         for block in self.blocks.clone() {
-            let range = start..start + len_of(block);
-            start = range.end;
+            let range = self.entries.len()..self.entries.len() + len_of(block);
+            // As in `renew`, and just before they are written.
+            self.entries.resize(range.end, 0);
             let keys = (1 << bits.block).min(self.first_key + self.num_keys - (block << bits.block));
             if keys <= 2 * range.len() {
                 self.sort_by_counting(block, range, keys, chunks, bits);
@@ -318,8 +324,6 @@ impl Part {
         self.counts.clear();
         self.counts.resize(keys, 0);
         let (counts, entries) = (&mut self.counts[..], &mut self.entries[..]);
-        // As in `renew`.
-        entries[range.clone()].fill(0);
         for (i, chunk) in chunks.iter().enumerate() {
             if let Some(ahead) = chunks.get(i + CHUNKS_AHEAD) {
                 let items = ahead.items_of(block);

@@ -10,7 +10,7 @@ use crate::hashing::Codes;
 use crate::loss::Loss;
 use crate::model::{Activation, Init, Model, NetworkConfig, Normalise, Storage};
 use crate::optim::AdamConfig;
-use crate::sampling::{LshConfig, MixedConfig, SamplerError, SamplerKind, Setup};
+use crate::sampling::{LshConfig, MixedConfig, SamplerError, SamplerKind, Setup, Walk};
 
 /// How the learning rate moves over a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -76,8 +76,16 @@ pub struct TrainConfig {
     pub warmup: u64,
     /// The optimizer.
     pub adam: AdamConfig,
+    /// The first so many features' rows stay as they are, and if there is one, all
+    /// biases and layers below the output: for going on with new data.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub frozen_features: usize,
     /// The sparse part beside the network, if there is one.
     pub sparse: Option<SparseConfig>,
+    /// Whether up to a thousand examples, and never more than one in twenty, are held
+    /// out so that probabilities mean what they say
+    /// ([`Calibration`](crate::model::Calibration)). The sparse part holds them out too.
+    pub calibrate: bool,
     /// Decides all that is random.
     pub seed: u64,
 }
@@ -86,12 +94,13 @@ pub struct TrainConfig {
 /// without being asked for.
 const SPARSE_ENTRIES_MAX: f64 = (1u64 << 27) as f64;
 
+/// Learning rates above this are worth a word.
+const LR_USUAL_MAX: f32 = 0.5;
+
 /// By default the tables may give so many times the budget …
-const RETRIEVE_TIMES: usize = 10;
+const RETRIEVE_TIMES: usize = 20;
 /// … but no more than so many (docs/notes/selection.md).
 const RETRIEVE_MAX: usize = 1000;
-/// Negatives an example where they are the best of many.
-const SELECTED_BUDGET: usize = 100;
 
 impl Default for TrainConfig {
     fn default() -> Self {
@@ -116,7 +125,9 @@ impl Default for TrainConfig {
             lr_schedule: RateSchedule::Linear,
             warmup: 0,
             adam: AdamConfig::default(),
+            frozen_features: 0,
             sparse: None,
+            calibrate: false,
             seed: 1,
         }
     }
@@ -223,7 +234,7 @@ impl TrainConfig {
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
         // The public code's codes overlap; with clean ones its K would mean
         // something else.
-        let lsh = LshConfig { codes: Codes::Overlapped, ..LshConfig::default() };
+        let lsh = LshConfig { codes: Codes::Overlapped, walk: Some(Walk::Paper), ..LshConfig::default() };
         let paper = Self {
             epochs: 10,
             hidden: vec![128],
@@ -303,19 +314,42 @@ impl TrainConfig {
             ));
         }
         let budget = Some(budget);
-        (Self { epochs, batch, labels_counted, budget, sparse, ..Self::default() }, why)
+        (Self { epochs, batch, labels_counted, budget, sparse, calibrate: true, ..Self::default() }, why)
+    }
+
+    /// Settings that may be meant so, and hardly ever do any good: a sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.lr > LR_USUAL_MAX {
+            warnings.push(format!(
+                "the learning rate is {}; above {LR_USUAL_MAX} weights jump and nothing is learnt (usual: 0.001 to 0.05)",
+                self.lr
+            ));
+        }
+        warnings
+    }
+
+    /// How many examples are held out from training at most.
+    pub(super) fn held_out_max(&self) -> usize {
+        match &self.sparse {
+            Some(sparse) => sparse.held_out,
+            None if self.calibrate => SparseConfig::default().held_out,
+            None => 0,
+        }
     }
 
     /// Negatives an example for so many classes: `budget`, or `sparsity · N`. By default
-    /// 100 where they are the best of many, else 2% of the classes, at least 100 and at
+    /// 100 where they are the best of many (50 for LSH Label), else 2% of the classes, at least 100 and at
     /// most 1,000.
     pub fn budget_for(&self, num_classes: usize) -> usize {
         let by_sparsity = |share: f64| (share * num_classes as f64).round() as usize;
         let wanted = match (self.budget, self.sparsity) {
             (Some(budget), _) => budget,
             (None, Some(sparsity)) => by_sparsity(sparsity),
-            (None, None) if self.sampler.can_select() && self.retrieve != Some(0) => SELECTED_BUDGET,
-            (None, None) => by_sparsity(0.02).clamp(100, 1000),
+            (None, None) => match self.sampler.selected_by_default() {
+                Some(budget) if self.retrieve != Some(0) => budget,
+                _ => by_sparsity(0.02).clamp(100, 1000),
+            },
         };
         wanted.clamp(1, num_classes.max(1))
     }
@@ -325,7 +359,7 @@ impl TrainConfig {
         self.log_q.unwrap_or(self.sampler.corrects_log_q())
     }
 
-    /// Classes that the hash tables may give an example: `retrieve`, or by default ten
+    /// Classes that the hash tables may give an example: `retrieve`, or by default twenty
     /// times the budget, but no more than 1,000; none besides the budget where there are
     /// sparse weights (docs/notes/selection.md).
     pub fn retrieve_for(&self, num_classes: usize) -> usize {
@@ -490,6 +524,10 @@ impl TrainConfig {
         fixed("storage", name_of(wanted.storage), name_of(shape.storage))?;
         fixed("sparse", self.sparse.is_some().to_string(), model.sparse.is_some().to_string())
     }
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// The name that a setting's value has in files.

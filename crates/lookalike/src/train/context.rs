@@ -28,4 +28,7 @@ pub struct StepContext {
     /// Of the classes that an example's tables gave, those with the highest scores, so
     /// many, are trained on; all if not said.
     pub keep: Option<usize>,
+    /// Rows of features before this one stay as they are; if there is one, so do all
+    /// biases and layers below the output.
+    pub frozen_features: usize,
 }

@@ -40,6 +40,8 @@ struct FeaturePairs<'a> {
     examples: &'a Examples<'a>,
     batch: &'a [u32],
     starts: &'a [u32],
+    /// Those before it are frozen.
+    first_feature: u32,
 }
 
 impl Pairs for FeaturePairs<'_> {
@@ -50,7 +52,9 @@ impl Pairs for FeaturePairs<'_> {
     fn for_each(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
         let (ids, _) = self.examples.features(self.batch[example] as usize);
         for (place, &feature) in (self.starts[example]..).zip(ids) {
-            visit(feature, place);
+            if feature >= self.first_feature {
+                visit(feature, place);
+            }
         }
     }
 }
@@ -69,7 +73,8 @@ impl InputStep {
         self.lay_out(network, examples, batch);
         let places = self.values.len();
         let entry_bits = usize::BITS - places.leading_zeros();
-        let pairs = FeaturePairs { examples, batch, starts: &self.starts };
+        let first_feature = context.frozen_features as u32;
+        let pairs = FeaturePairs { examples, batch, starts: &self.starts, first_feature };
         self.by_feature.sort(context.cpu, &pairs, network.input.len.max(1), entry_bits);
         self.work.resize_with(self.by_feature.parts().len().max(self.work.len()), FeatureGradient::default);
 
@@ -77,8 +82,10 @@ impl InputStep {
         with_layer!(LayerMut::new(&mut network.input, &mut moments.input), rows => {
             self.update(context, rows, d_hidden);
         });
-        sum_columns(d_hidden, stride, &mut self.bias_grad);
-        moments.input_bias.update_all(&mut network.input_bias, &context.adam, &self.bias_grad);
+        if context.frozen_features == 0 {
+            sum_columns(d_hidden, stride, &mut self.bias_grad);
+            moments.input_bias.update_all(&mut network.input_bias, &context.adam, &self.bias_grad);
+        }
     }
 
     /// Features that the last step moved.

@@ -10,9 +10,11 @@
 //! a [`Checkpoint`]. [`run`] is the one loop around its steps.
 
 mod by_key;
+mod calibrate;
 mod changed;
 mod config;
 mod context;
+mod further;
 mod hidden_step;
 mod input_step;
 mod keeper;
@@ -29,6 +31,7 @@ mod trainer;
 
 pub use config::{AUTO, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
 pub use context::StepContext;
+pub use further::{FurtherData, rehearsed};
 pub use keeper::InMemory;
 pub use record::ProposedNegatives;
 pub use run::{Every, KeepError, Keeper, NothingKept, Observer, Outcome, RunPlan, Validation, run};

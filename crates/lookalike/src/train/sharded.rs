@@ -35,12 +35,6 @@ pub(super) fn check(config: &TrainConfig, model: &Model, shard: &Shard) -> Resul
              --preset plain, or with one process",
         ));
     }
-    if config.keep_for(shard.num_classes()).is_some() {
-        return Err(TrainError::NotSharded(
-            "the best of many classes can't be selected over several ranks yet: train on all that the tables give \
-             with --retrieve 0",
-        ));
-    }
     if shard.num_classes() < shard.collective().size() {
         return Err(TrainError::NotSharded("there are more ranks than classes: start fewer"));
     }
@@ -168,7 +162,7 @@ impl Trainer<'_> {
             });
         }
         let (examples, skipped) = (totals.examples(), totals.skipped());
-        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, recall: None })
+        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, recall: None, reliability: None })
     }
 }
 

@@ -14,7 +14,7 @@ use super::stages::{Stage, StageClock, StageTimes};
 use crate::collective::{Alone, Collective, Shard};
 use crate::data::Examples;
 use crate::model::{Activations, Network};
-use crate::optim::NetworkMoments;
+use crate::optim::{Adam, NetworkMoments};
 use crate::sampling::{Candidates, NearClasses, Request, Sampler};
 use crate::scratch::grow_aligned;
 
@@ -169,6 +169,12 @@ impl Step {
         examples: &Examples<'_>,
         batch: &[u32],
     ) {
+        let frozen = context.frozen_features;
+        if frozen >= network.input.len && frozen > 0 {
+            return;
+        }
+        // A rate of zero moves nothing and lets the gradient through.
+        let adam = if frozen > 0 { Adam::gradient_descent(0.0) } else { context.adam };
         let activation = network.config.activation;
         self.hidden.resize_with(network.hidden.len(), HiddenStep::default);
         for i in (0..self.d_layers.len()).rev() {
@@ -182,7 +188,7 @@ impl Step {
                 let below_rows = batch.len() * padded(layer.0.inputs);
                 let outputs = &self.activations.layers[i - 1][..below_rows];
                 let below = (outputs, &mut below[i - 1][..below_rows]);
-                self.hidden[i - 1].run(context.cpu, &context.adam, layer, below, &above[0][..rows]);
+                self.hidden[i - 1].run(context.cpu, &adam, layer, below, &above[0][..rows]);
             }
         }
     }

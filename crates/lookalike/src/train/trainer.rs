@@ -6,6 +6,7 @@ use std::time::Instant;
 use lookalike_kernels::Cpu;
 use rand::Rng as _;
 
+use super::calibrate::calibrate;
 use super::changed::ChangedClasses;
 use super::config::{ConfigError, TrainConfig};
 use super::context::StepContext;
@@ -191,27 +192,7 @@ impl<'a> Trainer<'a> {
         Self::start(checkpoint, shard, examples, cpu)
     }
 
-    /// Goes on with other examples of the same shape, which count as further training
-    /// data, from the start of an epoch.
-    pub fn go_on(mut checkpoint: Checkpoint, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
-        let Checkpoint { model, state } = &mut checkpoint;
-        state.config.check(&examples)?;
-        check_sizes(model, &examples)?;
-        // A sparse part that did not help was dropped, and does not come back.
-        state.config.sparse = state.config.sparse.filter(|_| model.sparse.is_some());
-        state.config.check_model(model)?;
-        state.data = Some(DataFingerprint::of(&examples));
-        state.progress.position = 0;
-        state.held_out = None;
-        model.frequencies.add(&ClassFrequencies::of(&examples));
-        if let Some(sparse) = &mut model.sparse {
-            sparse.set_class_counts(&model.frequencies.examples_of_class);
-        }
-        let shard = Shard::whole(examples.num_classes);
-        Self::start(checkpoint, shard, examples, cpu)
-    }
-
-    fn start(
+    pub(super) fn start(
         checkpoint: Checkpoint,
         shard: Shard,
         examples: Examples<'a>,
@@ -229,24 +210,24 @@ impl<'a> Trainer<'a> {
         // Examples without a label or a weight teach nothing here and are left out.
         let teaches = |&i: &u32| examples.teaches(i as usize);
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
-        let is_new = state.progress.iteration == 0;
+        let held_out_max = config.held_out_max();
+        let held_out = match state.held_out.take().filter(|_| held_out_max > 0) {
+            Some(held_out) => {
+                order.retain(|i| held_out.binary_search(i).is_err());
+                held_out
+            }
+            None => hold_out(&mut order, held_out_max, config.seed),
+        };
         let sparse = config.sparse.map(|sparse| {
-            let held_out = match state.held_out.take() {
-                Some(held_out) => {
-                    order.retain(|i| held_out.binary_search(i).is_err());
-                    held_out
-                }
-                None => hold_out(&mut order, sparse.held_out, config.seed),
-            };
-            let training = if is_new {
+            if model.sparse.is_none() {
                 SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
             } else {
-                let is_trained = state.progress.epoch >= config.sparse_epochs();
+                let epoch_steps = order.len().div_ceil(config.batch) as u64;
+                let is_trained = config.sparse_rate_at(state.progress.iteration, epoch_steps) == 0.0;
                 SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
-            };
-            state.held_out = Some(held_out);
-            training
+            }
         });
+        state.held_out = (held_out_max > 0).then_some(held_out);
         // A file may say anything.
         let position = state.progress.position;
         if position > 0 && position >= order.len() {
@@ -344,6 +325,21 @@ impl<'a> Trainer<'a> {
         self.times
     }
 
+    /// Lets held-out examples say how the model's scores, as they are now, become
+    /// probabilities; the next step makes them worthless.
+    fn calibrate(&mut self) {
+        let start = Instant::now();
+        let held_out = self.state.held_out.as_deref().unwrap_or_default();
+        // A rank that knows some classes only can't rank all; its models have none.
+        if !self.shard.is_whole() {
+            return;
+        }
+        if self.model.calibration.is_none() && !held_out.is_empty() {
+            self.model.calibration = calibrate(self.cpu, &self.model, &self.examples, held_out);
+            self.state.progress.train_seconds += start.elapsed().as_secs_f64();
+        }
+    }
+
     /// Gives the model, as it is now, a search index; the next step makes it worthless.
     /// Held-out examples judge it, or else some that are trained on. A shard of the
     /// classes gets none.
@@ -364,6 +360,7 @@ impl<'a> Trainer<'a> {
     /// Trains on one batch.
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
         let start = Instant::now();
+        self.model.calibration = None;
         self.model.search = None;
         let sent_before = self.shard.collective().bytes_sent();
         let progress = self.state.progress;
@@ -410,6 +407,7 @@ impl<'a> Trainer<'a> {
             labels_counted: config.labels_counted,
             corrects_log_q: config.corrects_log_q(),
             keep: config.keep_for(self.model.num_classes()),
+            frozen_features: config.frozen_features,
         };
         let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
         if let Some(sparse) = &mut self.sparse {
@@ -466,9 +464,9 @@ impl<'a> Trainer<'a> {
     }
 
     /// A sparse part that does not help, also because it has diverged, is dropped at
-    /// the end of an epoch: searching near classes with it costs time. The held-out
-    /// examples then have nothing left to choose and are trained on like the others, and
-    /// the sampler has to find all negatives itself.
+    /// the end of an epoch: searching near classes with it costs time. Where
+    /// nothing is calibrated, the held-out examples then have nothing left to choose and
+    /// are trained on like the others. The sampler has to find all negatives itself.
     fn end_epoch(&mut self) -> Result<(), ConfigError> {
         self.choose(self.state.progress.epoch + 1 >= self.state.config.epochs);
         let has_held_out = self.state.held_out.as_ref().is_some_and(|held_out| !held_out.is_empty());
@@ -476,7 +474,9 @@ impl<'a> Trainer<'a> {
             self.model.sparse = None;
             self.sparse = None;
             self.state.config.sparse = None;
-            self.order.append(self.state.held_out.get_or_insert_default());
+            if !self.state.config.calibrate {
+                self.order.append(self.state.held_out.get_or_insert_default());
+            }
             self.proposer = proposer(&self.state.config, &self.model, &self.shard)?;
             self.has_tables = false;
         }
@@ -485,11 +485,13 @@ impl<'a> Trainer<'a> {
 
     /// Makes the model complete as it is now, for whoever looks at it or keeps it before
     /// training is done: held-out examples choose how much its other parts count, the
-    /// nearest examples among them. What is trained next does not change by it.
+    /// nearest examples among them, and say what scores mean. What is trained next does not
+    /// change by it.
     pub fn settle(&mut self) {
         if !self.is_settled {
             self.choose(true);
         }
+        self.calibrate();
     }
 
     fn choose(&mut self, with_nearest: bool) {

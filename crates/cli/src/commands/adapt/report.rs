@@ -64,10 +64,9 @@ impl Adaptation<'_> {
             )
             .charts(pictures);
         let mut numbers = Section::new("The numbers").prose(
-            "Mass covered: the true probability of all negatives of a draw together. Rank \
-             correlation: Spearman's, between a class's true probability and how often it is drawn. \
-             KL divergence: of the true distribution from the draws, nine parts of which are mixed \
-             with one part uniform.",
+            "Mass covered: the true probability of all negatives of a draw that are trained on, \
+             together. Rank correlation: Spearman's, between a class's true probability and how \
+             often it is among them.",
         );
         let mut trends = trends.into_iter().map(|(_, chart)| chart);
         if let Some(mass) = trends.next() {
@@ -107,8 +106,9 @@ impl Adaptation<'_> {
             .column(Column::text("Sampler"))
             .column(Column::number("mass covered", Format::Percent(1)))
             .column(Column::number("rank correlation", Format::Fixed(3)))
-            .column(Column::number("KL divergence", Format::Fixed(3)).hint("in nats; 0 is perfect"))
-            .column(Column::number("negatives", Format::Fixed(1)).hint("negatives given in a draw"));
+            .column(
+                Column::number("negatives", Format::Fixed(1)).hint("negatives of a draw that are trained on"),
+            );
         for snapshot in self.snapshots {
             for one in &snapshot.samplers {
                 table.push_row([
@@ -116,7 +116,6 @@ impl Adaptation<'_> {
                     title(one).into(),
                     one.mass_covered.into(),
                     one.rank_correlation.into(),
-                    one.divergence_nats.into(),
                     one.negatives_mean.into(),
                 ]);
             }
@@ -168,10 +167,9 @@ impl Adaptation<'_> {
     /// Each number against iterations.
     fn trends(&self) -> Vec<(&'static str, Chart)> {
         type Value = fn(&Adaptivity) -> Option<f64>;
-        let wanted: [(&str, &str, Format, Value); 3] = [
+        let wanted: [(&str, &str, Format, Value); 2] = [
             ("mass-covered", "Probability mass covered", Format::Percent(1), |one| Some(one.mass_covered)),
             ("rank-correlation", "Rank correlation", Format::Fixed(2), |one| one.rank_correlation),
-            ("divergence", "KL divergence, nats", Format::Fixed(2), |one| Some(one.divergence_nats)),
         ];
         let chart = |(name, title, format, value): (&'static str, &str, Format, Value)| {
             let x = Axis::linear("iterations").format(Format::Count);

@@ -18,7 +18,7 @@ use lookalike_kernels::Cpu;
 use super::MachineArguments;
 use super::train::{SettingArguments, Settings};
 use crate::exit::usage;
-use crate::input::{self, Input, ReadArguments, TextArguments};
+use crate::input::{self, Input, ReadArguments, TextArguments, WeightArguments};
 use crate::output::inform;
 
 /// The data, the settings and the output of an experiment.
@@ -101,7 +101,12 @@ impl ExperimentArguments {
     pub(crate) fn read_train(&self) -> anyhow::Result<Input> {
         let path = self.path("train", &self.train)?;
         self.say(&format!("reading {}", path.display()));
-        input::for_training(&path, &self.all_settings()?.text.options(), &self.read)
+        input::for_training(
+            &path,
+            &self.all_settings()?.text.options(),
+            &self.read,
+            &WeightArguments::default(),
+        )
     }
 
     /// Reads the test examples, in the shape of the training examples.

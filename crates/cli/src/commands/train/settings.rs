@@ -109,6 +109,18 @@ pub(crate) struct SettingArguments {
     /// Re-hash only what changed: never, always or auto
     #[arg(long, value_name = "NAME", value_parser = named::<lookalike::hashing::Incremental>)]
     incremental: Option<lookalike::hashing::Incremental>,
+    /// Hold out examples so that probabilities mean what they say: true or false
+    #[arg(long, value_name = "BOOL")]
+    calibrate: Option<bool>,
+    /// How queries walk the tables: once, widening (again with fewer functions where they give
+    /// too few; the default where the best of many are selected), or paper (its algorithm 3 to
+    /// the letter: tables in order, whole buckets)
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::sampling::Walk>)]
+    walk: Option<lookalike::sampling::Walk>,
+    /// Hash class vectors less their mean, which helps with ReLU where all that the tables
+    /// give is trained on: true or false
+    #[arg(long, value_name = "BOOL")]
+    centre: Option<bool>,
     /// Draw uniformly what the tables do not give
     #[arg(long)]
     fill: bool,
@@ -136,6 +148,11 @@ fn named<T: DeserializeOwned>(name: &str) -> Result<T, String> {
 }
 
 impl SettingArguments {
+    /// The seed, if it was given.
+    pub(crate) fn seed(&self) -> Option<u64> {
+        self.seed
+    }
+
     /// Overrides what was given.
     pub(crate) fn apply(&self, config: &mut TrainConfig) -> anyhow::Result<()> {
         fn set<T: Clone>(slot: &mut T, value: &Option<T>) {
@@ -171,6 +188,7 @@ impl SettingArguments {
         set(&mut config.lr_schedule, &self.lr_schedule);
         set(&mut config.warmup, &self.warmup);
         set(&mut config.adam.decay, &self.adam);
+        set(&mut config.calibrate, &self.calibrate);
         set(&mut config.seed, &self.seed);
         let lsh = &mut config.lsh;
         set(&mut lsh.family, &self.hash);
@@ -181,6 +199,8 @@ impl SettingArguments {
         set(&mut lsh.refresh_first, &self.refresh);
         set(&mut lsh.refresh_growth, &self.refresh_growth);
         set(&mut lsh.incremental, &self.incremental);
+        set(&mut lsh.walk, &self.walk.map(Some));
+        set(&mut lsh.centre, &self.centre);
         lsh.fill |= self.fill;
         if let Some(wanted) = self.sparse {
             config.sparse = wanted.then(|| config.sparse.unwrap_or_default());
@@ -245,7 +265,24 @@ impl Settings {
     fn to_table(&self) -> anyhow::Result<toml::Table> {
         let mut table = toml::Table::try_from(&self.training)?;
         table.insert(TEXT.into(), toml::Value::try_from(&self.text)?);
+        table.iter_mut().for_each(|(_, value)| as_people_write(value));
         Ok(table)
+    }
+}
+
+/// Numbers of 32 bits as the shortest decimals that mean them: 0.01, not
+/// 0.009999999776482582.
+fn as_people_write(value: &mut toml::Value) {
+    match value {
+        toml::Value::Float(number) => {
+            let narrow = *number as f32;
+            if f64::from(narrow) == *number {
+                *number = narrow.to_string().parse().unwrap_or(*number);
+            }
+        }
+        toml::Value::Array(values) => values.iter_mut().for_each(as_people_write),
+        toml::Value::Table(table) => table.iter_mut().for_each(|(_, value)| as_people_write(value)),
+        _ => {}
     }
 }
 

@@ -37,22 +37,6 @@ fn correlation_is_that_of_ranks() {
 }
 
 #[test]
-fn divergence_is_small_where_draws_follow_and_finite_where_they_do_not() {
-    let target = target(&[8f32.ln(), 4f32.ln(), 2f32.ln(), 1f32.ln()], &[]);
-    let ranges = rank_ranges(4);
-    let divergence = |counts: &[u32]| target.compare(&drawn(counts), &ranges).divergence;
-    let (follows, uniform, misses) =
-        (divergence(&[800, 400, 200, 100]), divergence(&[10; 4]), divergence(&[0, 0, 0, 10]));
-    // By the definition: q is 0.9 p + 0.025.
-    let p = [8.0, 4.0, 2.0, 1.0].map(|x| x / 15.0);
-    let expected: f64 = p.iter().map(|p| p * (p / (0.9 * p + 0.025f64)).ln()).sum();
-    assert!((follows - expected).abs() < 1e-6, "{follows} is not {expected}");
-    let expected: f64 = p.iter().map(|p| p * (p / 0.25f64).ln()).sum();
-    assert!((uniform - expected).abs() < 1e-6, "{uniform} is not {expected}");
-    assert!(follows < uniform && uniform < misses && misses < uniform + 10f64.ln());
-}
-
-#[test]
 fn ranges_cover_every_rank_once() {
     for classes in [1, 2, 7, 1000] {
         let mut next = 1;
@@ -129,7 +113,9 @@ fn hashing_follows_a_trained_model_and_static_samplers_do_not() {
     assert!(embedding.mass_covered > 3.0 * uniform.mass_covered, "{later:?}");
     assert!(label.mass_covered > 3.0 * uniform.mass_covered, "{later:?}");
     assert!(embedding.rank_correlation > frequency.rank_correlation, "{later:?}");
-    assert!(embedding.divergence_nats < uniform.divergence_nats, "{later:?}");
+    // They are the best of more, and nothing but these.
+    assert_eq!((embedding.negatives_mean, label.negatives_mean), (20.0, 20.0));
+    assert!(embedding.mass_covered > 0.8 * top.mass_covered, "{later:?}");
     for sampler in &later.samplers {
         assert!(sampler.mass_covered <= top.mass_covered + 1e-6, "top-k is the bound: {later:?}");
         assert!(sampler.negatives_mean <= 20.0);

@@ -13,6 +13,7 @@
 
 mod full;
 mod sampled;
+mod score;
 mod select;
 
 pub(super) use full::FullStep;

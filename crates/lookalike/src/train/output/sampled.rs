@@ -1,7 +1,9 @@
 //! A step of the output layer over sampled candidates.
 //!
 //! The batch's (example, class) pairs are sorted by class; each class row is then
-//! read once for its scores, and once more for both gradients and its update. Rows
+//! read once for its scores, and once more for both gradients and its update. Where
+//! only the best classes of each example are trained on, [`super::select`] leaves the
+//! others out as soon as they are scored. Rows
 //! belong to one part, parts to one thread at a time, and sums over parts are taken
 //! in the order of parts, so the result is the same whatever the number of threads.
 //!
@@ -12,13 +14,14 @@
 //! Cost: O(pairs · width) arithmetic; rows touched · width · 6 numbers of memory
 //! traffic (weights read twice and written once, moments read and written).
 
-use lookalike_kernels::{AlignedVec, Cpu, Element, LANES, bf16, gather_dot, prefetch_row};
+use lookalike_kernels::{AlignedVec, Cpu, Element, LANES, bf16};
 use rayon::prelude::*;
 
-use super::super::by_key::{Pairs, PairsByKey, for_each_part};
+use super::super::by_key::{Pairs, PairsByKey, Part, for_each_part};
 use super::super::context::{PREFETCH_AHEAD, StepContext};
 use super::super::stages::{Stage, StageClock, StageTimes};
-use super::select::{Scores, Selection};
+use super::score::{ROWS_AHEAD, Scorer};
+use super::select::{Kept, Sample, Selection};
 use super::{OutputLayer, rounding_noise, sum_shares};
 use crate::collective::Reducer;
 use crate::loss::{self, CandidateLoss, DRAWN, ExampleTerms, PartTerms, TRUTH, entry};
@@ -27,8 +30,6 @@ use crate::optim::{LayerMut, PairGradients, RowsMut};
 use crate::sampling::{BitRows, Candidates};
 use crate::scratch::{grow, grow_aligned};
 
-/// How many rows ahead a row is prefetched where only the row itself is read: 8 lines.
-const PREFETCH_ROWS_AHEAD: usize = 8;
 /// Pairs of which the loss takes care together, so soon after their scores were
 /// written, or so shortly before their gradients are read, that they are in L1.
 const PAIRS_AT_ONCE: usize = 2048;
@@ -50,8 +51,12 @@ pub(crate) struct SampledStep {
 /// A part's own scores and sums.
 #[derive(Debug, Default)]
 pub(super) struct PartScores {
-    /// Score of each entry, then its gradient.
-    pub(super) scores: Scores,
+    /// Score of each entry, then its gradient, and more places.
+    pub(super) scores: Vec<f32>,
+    /// Where the best are selected: what limits are found by.
+    pub(super) sample: Sample,
+    /// The same: which of some pairs stay.
+    stay: Vec<u32>,
     /// What the loss knows of them.
     terms: PartTerms,
     /// By example: this part's share of the embedding's gradient.
@@ -154,12 +159,22 @@ impl SampledStep {
         clock: &mut StageClock,
     ) -> f64 {
         let loss = context.loss.over_candidates();
-        self.score(context, loss, &rows, view.class_log_q, embeddings);
-        clock.end(Stage::Score);
+        let scorer = Scorer {
+            cpu: context.cpu,
+            rows: &*rows.w,
+            bias: &*rows.bias.w,
+            class_log_q: view.class_log_q,
+            embeddings,
+            stride: rows.stride,
+        };
         if let Some(keep) = context.keep {
-            self.select(context.cpu, loss, keep);
+            let parts = self.by_class.parts();
+            let parts = (parts, &mut self.work[..parts.len()]);
+            self.selection.find_limits(&scorer, parts, &self.found, keep, (view.first_class, reducer));
             clock.end(Stage::Select);
         }
+        self.score(&scorer, loss, context.keep.is_some());
+        clock.end(Stage::Score);
         let sum = self.weigh(context.cpu, loss, reducer);
         clock.end(Stage::Loss);
         self.update(context, loss, rows, view.first_class, embeddings);
@@ -220,56 +235,13 @@ impl SampledStep {
         self.found.extend(candidates.all_counts().iter().map(|counts| counts.found));
     }
 
-    /// Leaves out all but the best classes that were looked up.
-    fn select(&mut self, cpu: Cpu, loss: &dyn CandidateLoss, keep: usize) {
-        let parts = self.by_class.parts_mut();
-        let work = &mut self.work[..parts.len()];
-        self.selection.run(parts, work, &self.found, keep);
-        work.par_iter_mut().zip(parts).for_each(|(work, part)| {
-            loss.observe(cpu, &work.scores.of_entries, &part.entries, &mut work.terms);
-        });
-    }
-
-    fn score<T: Element>(
-        &mut self,
-        context: &StepContext,
-        loss: &dyn CandidateLoss,
-        rows: &RowsMut<'_, T>,
-        class_log_q: Option<&[f32]>,
-        embeddings: &[T],
-    ) {
-        let (w, bias, stride, cpu) = (&*rows.w, &*rows.bias.w, rows.stride, context.cpu);
-        let parts = self.by_class.parts();
+    /// Scores all pairs; if it `selects`, all but the best are then gone.
+    fn score<T: Element>(&mut self, scorer: &Scorer<'_, T>, loss: &dyn CandidateLoss, selects: bool) {
+        let limits = selects.then(|| self.selection.limits());
         let terms = &self.terms;
-        let correct_drawn = terms.drawn_log_q.iter().any(|&q| q != 0.0);
+        let parts = self.by_class.parts_mut();
         self.work[..parts.len()].par_iter_mut().zip(parts).for_each(|(work, part)| {
-            let all = &mut work.scores.of_entries;
-            grow(all, part.entries.len());
-            work.terms.start(terms.len());
-            let mut observed = 0;
-            for (i, (local, range)) in part.groups().enumerate() {
-                let class = part.first_key + local;
-                if let Some(ahead) = part.groups.get(i + PREFETCH_ROWS_AHEAD) {
-                    prefetch_row(&w[(part.first_key + ahead.local_key as usize) * stride..][..stride]);
-                }
-                let scores = &mut all[range.clone()];
-                let row = &w[class * stride..][..stride];
-                gather_dot(cpu, row, embeddings, &part.entries[range.clone()], scores);
-                let shift = bias[class] - class_log_q.map_or(0.0, |log_q| log_q[class]);
-                scores.iter_mut().for_each(|score| *score += shift);
-                if range.end - observed < PAIRS_AT_ONCE && range.end < part.entries.len() {
-                    continue;
-                }
-                let ready = std::mem::replace(&mut observed, range.end)..range.end;
-                let (scores, entries) = (&mut all[ready.clone()], &part.entries[ready]);
-                if correct_drawn {
-                    loss::correct_drawn(scores, entries, &terms.drawn_log_q);
-                }
-                // Where some are still to be left out, the loss is told afterwards.
-                if context.keep.is_none() {
-                    loss.observe(cpu, scores, entries, &mut work.terms);
-                }
-            }
+            work.score(scorer, part, loss, limits, terms);
         });
     }
 
@@ -280,7 +252,8 @@ impl SampledStep {
         loss.join_observed(&mut work.iter().map(|work| &work.terms), &mut self.terms, reducer);
         let terms = &self.terms;
         work.par_iter_mut().zip(parts).for_each(|(work, part)| {
-            loss.weigh(cpu, &mut work.scores.of_entries, &part.entries, terms, &mut work.terms);
+            let scores = &mut work.scores[..part.entries.len()];
+            loss.weigh(cpu, scores, &part.entries, terms, &mut work.terms);
         });
         loss.join_weighed(&mut work.iter().map(|work| &work.terms), &mut self.terms, reducer)
     }
@@ -297,8 +270,7 @@ impl SampledStep {
         let terms = &self.terms;
         let batch = terms.len();
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
-            let PartScores { scores: Scores { of_entries: scores, .. }, terms: part_terms, d_embeddings } =
-                work;
+            let PartScores { scores, terms: part_terms, d_embeddings, .. } = work;
             let stride = rows.stride;
             grow_aligned(d_embeddings, batch * stride);
             d_embeddings[..batch * stride].fill(0.0);
@@ -319,6 +291,60 @@ impl SampledStep {
                 rows.bias.update(local, &context.adam, sum_of(g));
             }
         });
+    }
+}
+
+impl PartScores {
+    /// Scores the part's pairs and tells the loss of them, some at a time while they are
+    /// in L1; where there are limits, of those alone that stay.
+    pub(super) fn score<T: Element>(
+        &mut self,
+        scorer: &Scorer<'_, T>,
+        part: &mut Part,
+        loss: &dyn CandidateLoss,
+        limits: Option<&[f32]>,
+        examples: &ExampleTerms,
+    ) {
+        let corrects_drawn = examples.drawn_log_q.iter().any(|&q| q != 0.0);
+        grow(&mut self.scores, part.entries.len());
+        self.terms.start(examples.len());
+        let mut sampled = self.sample.scores();
+        let mut kept = Kept::default();
+        // Groups that are scored and not told of yet, and the end of their scores.
+        let (mut first, mut end) = (0, 0);
+        for group in 0..part.groups.len() {
+            let range = part.range(group);
+            let scores = &mut self.scores[end..][..range.len()];
+            if limits.is_some() && self.sample.has(part, group) {
+                scores.copy_from_slice(sampled.split_off(..range.len()).expect("as many as were sampled"));
+            } else {
+                // What is sampled is not asked for again.
+                let later = group + ROWS_AHEAD;
+                let later = later + usize::from(limits.is_some() && self.sample.has(part, later));
+                scorer.score(part, group, later, scores);
+            }
+            end += range.len();
+            if end - kept.pairs < PAIRS_AT_ONCE && range.end < part.entries.len() {
+                continue;
+            }
+            if corrects_drawn {
+                let entries = &part.entries[part.range(first).start..range.end];
+                loss::correct_drawn(&mut self.scores[kept.pairs..end], entries, &examples.drawn_log_q);
+            }
+            let told = kept.pairs;
+            match limits {
+                Some(limits) => {
+                    let groups = first..group + 1;
+                    kept.add(scorer.cpu, limits, part, groups, &mut self.scores, &mut self.stay);
+                }
+                None => kept.pairs = end,
+            }
+            (first, end) = (group + 1, kept.pairs);
+            loss.observe(scorer.cpu, &self.scores[told..end], &part.entries[told..end], &mut self.terms);
+        }
+        if limits.is_some() {
+            kept.finish(part);
+        }
     }
 }
 

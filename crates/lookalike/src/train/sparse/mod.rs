@@ -64,11 +64,16 @@ impl SparseTraining {
         if is_trained {
             return Self::new(config, Vec::new());
         }
-        // Not saved: it is what the start of this very data was.
+        // Not saved: it follows from the start of this very data. Where it is not all
+        // that the rows started from, one example of many has put less into them.
         let start = model.sparse.as_ref().map(SparsePart::start).unwrap_or_default();
         let (rows, counts) = (config.mean_rows(start), &model.frequencies.examples_of_class);
         let normalise = model.network.config.normalise;
-        Self::new(config, SparsePart::from_means(examples, chosen, normalise, rows, counts).1)
+        let (_, mut own) = SparsePart::from_means(examples, chosen, normalise, rows, counts);
+        for ((own, here), &all) in own.iter_mut().zip(examples.label_counts()).zip(counts) {
+            *own *= here as f32 / here.max(all).max(1) as f32;
+        }
+        Self::new(config, own)
     }
 
     fn new(config: SparseConfig, own: Vec<f32>) -> Self {

@@ -1,0 +1,167 @@
+//! Going on with new data: more examples, and classes and features never seen.
+//!
+//! New examples come first, then those that are rehearsed: examples of the earlier
+//! training that are trained on again, so that old classes are not forgotten. Only new
+//! ones count as further training data: they make the sparse rows of their classes, are
+//! kept beside the nearest examples, and add to frequencies and priors. Only they are
+//! held out, too: a rehearsed example is in the model already and would say nothing.
+//!
+//! [`Trainer::further`] gives the model a training state of its own: moments from zero, a
+//! schedule from the start. [`Trainer::go_on`] goes on with the state there is.
+
+use std::time::Instant;
+
+use lookalike_kernels::Cpu;
+
+use super::config::TrainConfig;
+use super::sparse::hold_out;
+use super::state::{BestScore, Checkpoint, Progress, TrainingState};
+use super::trainer::{TrainError, Trainer};
+use crate::collective::Shard;
+use crate::data::{DataFingerprint, Dataset, Examples};
+use crate::model::{ClassFrequencies, Growth, Model, SparsePart};
+use crate::optim::NetworkMoments;
+use crate::random::{Stream, mix};
+
+/// With fewer held-out examples than this nothing is chosen anew: what parts of the model
+/// count was chosen on more.
+const HELD_OUT_MIN: usize = 100;
+
+/// Examples to go on with, perhaps of more features and classes than the model has.
+#[derive(Clone, Copy, Debug)]
+pub struct FurtherData<'a> {
+    /// The new examples, then the rehearsed ones.
+    pub examples: Examples<'a>,
+    /// How many are new.
+    pub num_new: usize,
+}
+
+impl<'a> FurtherData<'a> {
+    /// Examples that are all new.
+    pub fn new(examples: Examples<'a>) -> Self {
+        Self { examples, num_new: examples.len() }
+    }
+
+    /// The new ones that teach something.
+    fn new_examples(&self) -> Vec<u32> {
+        (0..self.num_new as u32).filter(|&i| self.examples.teaches(i as usize)).collect()
+    }
+
+    fn frequencies(&self) -> ClassFrequencies {
+        let Examples { feature_offsets, label_offsets, weights, .. } = self.examples;
+        let new = Examples {
+            feature_offsets: &feature_offsets[..=self.num_new],
+            label_offsets: &label_offsets[..=self.num_new],
+            weights: &weights[..self.num_new.min(weights.len())],
+            ..self.examples
+        };
+        ClassFrequencies::of(&new)
+    }
+}
+
+impl<'a> Trainer<'a> {
+    /// Trains a model further, with a new training state.
+    pub fn further(
+        model: Model,
+        config: TrainConfig,
+        data: FurtherData<'a>,
+        cpu: Cpu,
+    ) -> Result<Self, TrainError> {
+        let start = Instant::now();
+        let state = TrainingState {
+            config,
+            progress: Progress::default(),
+            moments: NetworkMoments::of(&model.network),
+            data: None,
+            held_out: None,
+            best: BestScore::default(),
+        };
+        let mut trainer = Self::go_on(Checkpoint { model, state }, data, cpu)?;
+        trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
+        Ok(trainer)
+    }
+
+    /// Goes on with new examples from the start of an epoch; what Adam remembers stays.
+    pub fn go_on(mut checkpoint: Checkpoint, data: FurtherData<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        let examples = data.examples;
+        checkpoint.state.config.check(&examples)?;
+        check_sizes(&checkpoint.model, &examples)?;
+        take_in(&mut checkpoint, &data)?;
+        let shard = Shard::whole(examples.num_classes);
+        Self::start(checkpoint, shard, examples, cpu)
+    }
+}
+
+/// Growing is possible, shrinking is not.
+fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError> {
+    for (what, model, data) in [
+        ("features", model.num_features(), examples.num_features),
+        ("classes", model.num_classes(), examples.num_classes),
+    ] {
+        if data < model {
+            return Err(TrainError::OtherData { what, model, data });
+        }
+    }
+    Ok(())
+}
+
+/// Makes a model one that knows of the new examples, before any step is done.
+fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>) -> Result<(), TrainError> {
+    let Checkpoint { model, state } = checkpoint;
+    let examples = &data.examples;
+    // A part that did not help was dropped, and does not come back.
+    state.config.sparse = state.config.sparse.filter(|_| model.sparse.is_some());
+    if let Some(sparse) = &mut state.config.sparse {
+        sparse.neighbours &= model.neighbours.is_some();
+    }
+    state.config.check_model(model)?;
+    model.grow(&Growth {
+        num_features: examples.num_features,
+        num_classes: examples.num_classes,
+        init: state.config.init,
+        bias: state.config.loss.over_candidates().starting_bias(examples.num_classes),
+        seed: state.config.seed,
+    });
+    state.moments.grow(&model.network);
+    let mut chosen = data.new_examples();
+    if let Some(sparse) = &state.config.sparse {
+        let enough = chosen.len() / 20 >= HELD_OUT_MIN;
+        let most = if enough { sparse.held_out } else { 0 };
+        state.held_out = Some(hold_out(&mut chosen, most, state.config.seed));
+    }
+    take_in_examples(model, &state.config, data, &chosen);
+    state.data = Some(DataFingerprint::of(examples));
+    state.progress.position = 0;
+    Ok(())
+}
+
+/// Frequencies, sparse rows and nearest examples of the new examples `chosen`.
+fn take_in_examples(model: &mut Model, config: &TrainConfig, data: &FurtherData<'_>, chosen: &[u32]) {
+    let examples = &data.examples;
+    let old = model.frequencies.examples_of_class.clone();
+    model.frequencies.add(&data.frequencies());
+    let counts = &model.frequencies.examples_of_class;
+    if let (Some(part), Some(sparse)) = (&mut model.sparse, &config.sparse) {
+        let mut new = vec![0u32; counts.len()];
+        for &example in chosen {
+            examples.labels(example as usize).iter().for_each(|&class| new[class as usize] += 1);
+        }
+        let rows = sparse.mean_rows(part.start());
+        let normalise = model.network.config.normalise;
+        let (means, _) = SparsePart::from_means(examples, chosen, normalise, rows, counts);
+        part.take_in(&means, (&old, &new), sparse.entries_max, counts);
+    }
+    model.neighbours = model.neighbours.take().map(|kept| kept.with(examples, chosen));
+}
+
+/// A share of the examples that teach something: drawn by lot, others for every seed and
+/// every model that is trained further, and more of them for a larger share.
+pub fn rehearsed(examples: Examples<'_>, share: f64, model: &Model, seed: u64) -> Dataset {
+    let round = model.frequencies.num_examples as u64;
+    let drawn = |&example: &usize| {
+        let lot = (mix(seed, Stream::Rehearse, round, example as u64) >> 11) as f64 / (1u64 << 53) as f64;
+        examples.teaches(example) && lot < share
+    };
+    let chosen: Vec<usize> = (0..examples.len()).filter(drawn).collect();
+    Dataset::select(examples, &chosen)
+}
