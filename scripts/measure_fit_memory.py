@@ -34,9 +34,9 @@ def main() -> None:
     rows = int(sys.argv[1])
     X, Y = matrix(rows, 100, 100), matrix(rows, 2, 50)
     # A small model first: its memory, and that of the libraries, is none of the question.
-    ExtremeClassifier("uniform", hidden=16).fit(X[:1000], Y[:1000], time_limit=0)
+    ExtremeClassifier("uniform", preset="plain", hidden=16).fit(X[:1000], Y[:1000], time_limit=0)
     before = peak_bytes()
-    ExtremeClassifier("uniform", hidden=16).fit(X, Y, time_limit=0)
+    ExtremeClassifier("uniform", preset="plain", hidden=16).fit(X, Y, time_limit=0)
     size = X.data.nbytes + X.indices.nbytes + X.indptr.nbytes
     print(size, (peak_bytes() - before) / size)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the tables of docs/results.md that compare samplers.
+"""Makes the tables of docs/experiments.md that compare samplers.
 
     scripts/results.py DATA [--out target/results] [--only NAME ...] [--list] [--quick]
 
@@ -9,7 +9,7 @@ derived from them (a variant with near-uniform labels, a generated data set of
 the shape of Amazon-670K) is made here.
 
 Each experiment writes its report to OUT/NAME; its tables, with the command, the
-data, the seeds and the machine, replace what stands in docs/results.md between
+data, the seeds and the machine, replace what stands in docs/experiments.md between
 `<!-- results: NAME -->` and `<!-- end -->`. Runs that are finished are not done
 again, so it can be interrupted and started again; after a change of the program,
 give a new OUT. Times are those of whatever else the machine does: let it do
@@ -151,7 +151,7 @@ def provide(name: str, data: pathlib.Path, work: pathlib.Path, quick: bool) -> N
         lookalike(f"{DERIVED[name]} {sizes}", work)
         return
     if not (data / name / "train.txt").exists():
-        sys.exit(f"{data / name}: found no train.txt; {name} is one of the data sets of docs/results.md")
+        sys.exit(f"{data / name}: found no train.txt; {name} is one of the data sets of docs/experiments.md")
     if not quick:
         os.symlink(data / name, work / name)
         return

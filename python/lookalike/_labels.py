@@ -7,6 +7,7 @@ labels; its classes are the different labels, sorted, as in scikit-learn.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,6 +58,7 @@ def flatten(y: Any) -> Flat:
     """Labels that are no matrix."""
     y = as_array(y)
     items: Any = y if isinstance(y, np.ndarray) else list(y)
+    _refuse_missing(items)
     is_nested = len(items) > 0 and all(_is_collection(item) for item in items)
     if is_nested and not (isinstance(items, np.ndarray) and items.dtype != object):
         lists = [list(item) for item in items]
@@ -72,8 +74,25 @@ def flatten(y: Any) -> Flat:
     array = column_or_1d(items if isinstance(items, np.ndarray) else np.asarray(items), warn=True)
     if array.dtype.kind != "O":
         array = check_array(array, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
-    check_classification_targets(array)
+    with warnings.catch_warnings():
+        # Many classes with few examples each are what this is for.
+        warnings.filterwarnings("ignore", message=".*regression problem.*")
+        check_classification_targets(array)
     return Flat(array, np.ones(len(array), np.int64))
+
+
+def _refuse_missing(items: Any) -> None:
+    """NumPy would make the string "nan" of a label that is missing."""
+    if isinstance(items, np.ndarray) and items.dtype.kind not in "Of":
+        return
+    for example, item in enumerate(items):
+        for label in item if _is_collection(item) else (item,):
+            is_nan = isinstance(label, (float, np.floating)) and label != label
+            if is_nan or label is None or type(label).__name__ == "NAType":
+                raise ValueError(
+                    f"example {example} of y has the label {label!r}, which is none (NaN, None): leave the "
+                    "example out, or give it an empty list of labels"
+                )
 
 
 def _is_collection(item: Any) -> bool:

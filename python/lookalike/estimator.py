@@ -8,11 +8,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lookalike import _features, _labels, _native, _weights
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from lookalike._native import Features, RunOptions
+    from lookalike._sklearn_types import BaseEstimator, ClassifierMixin
+else:
+    from sklearn.base import BaseEstimator, ClassifierMixin
 
 _ESTIMATOR_FILE = "estimator.json"
 _TRAINING_FILE = "training.safetensors"
@@ -31,7 +33,7 @@ _MATRIX_ELEMENTS_MAX = 1 << 31
 _NO_SETTINGS = ("random_state", "preset", "settings", "text", "threads", "verbose", "class_weight")
 
 
-class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class ExtremeClassifier(ClassifierMixin, BaseEstimator):
     """A softmax classifier for 10^4 to 10^8 classes, trained on CPUs.
 
     For each example only the classes that look alike are scored: its true labels
@@ -39,8 +41,9 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     `random_state` give the same bits, whatever the number of threads, in Python
     and from the command line.
 
-    A parameter that is `None` has the default of the command line; see
-    `lookalike train --help`, or `ExtremeClassifier().settings_in_use()`.
+    With nothing set it trains what `lookalike train` trains, byte for byte: the data
+    decides (`preset="auto"`). A parameter that is `None` has the default of the command
+    line; see `lookalike train --help`.
 
     Parameters
     ----------
@@ -56,8 +59,9 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     random_state
         The seed. `None` is a fixed seed too: nothing is ever random by the clock.
     preset
-        Settings to start from: `"auto"`, the command line's default, which looks at
-        the size of the data, `"paper"`, `"amazon-670k"` and others.
+        Settings to start from. `None` is `"auto"`, the command line's default, which
+        looks at the size of the data; `partial_fit`, which does not know it, starts
+        from `"plain"`, the network alone. Others are `"paper"`, `"amazon-670k"`, ….
     sparse
         Whether classes have sparse weights on the features of their own examples,
         beside the network: `True`, `False`, or settings such as `{"epochs": 3}`.
@@ -101,6 +105,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes_: NDArray[Any]
     history_: list[dict[str, Any]]
     n_features_in_: int
+    settings_: dict[str, Any]
     _model: _native.Model
     _vectoriser: _native.Vectoriser | None
 
@@ -142,20 +147,23 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def settings_in_use(self) -> dict[str, Any]:
         """All settings of training: defaults, preset, and what was given.
 
-        The preset `"auto"` depends on the data, so there are none before `fit`;
-        after it, they are those of the model.
+        After `fit` they are those of the model. Before it, what the data will decide
+        (epochs, batch, budget, sparse weights, calibration) is as in the preset
+        `"plain"`; with `preset="auto"` asked for by name there are none.
 
         >>> ExtremeClassifier("lsh-label", hidden=64).settings_in_use()["hidden"]
         [64]
         """
-        if hasattr(self, "settings_"):
-            return self.settings_
-        return self._settings_for(None)
+        return self.settings_ if hasattr(self, "settings_") else self._settings_for(None)
 
     def _settings_for(self, size: tuple[int, int, int, int] | None) -> dict[str, Any]:
         parameters = self.get_params(deep=False)
         given = {name: value for name, value in parameters.items() if name not in _NO_SETTINGS}
-        return training_settings(self.preset, self.settings, {**given, "seed": self.random_state}, size)
+        given["seed"] = self.random_state
+        # A model that goes on has what the data decided when it was fitted.
+        fitted = getattr(self, "settings_", None)
+        preset = "auto" if self.preset is None and size is not None else self.preset
+        return training_settings(preset, self.settings, given, size, fitted)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -180,7 +188,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Trains a new model.
 
         Ctrl-C ends the training and keeps the model trained so far, with an
-        `InterruptedTraining` warning.
+        `InterruptedTraining` warning. A call that fails leaves the model as it was.
 
         Parameters
         ----------
@@ -204,8 +212,15 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         k
             The k of P@k, nDCG@k and the others.
         """
+        before = dict(self.__dict__)
         self._forget()
-        self._train(X, y, sample_weight, None, (eval_set, eval_every, patience, time_limit, k))
+        try:
+            self._train(X, y, sample_weight, None, (eval_set, eval_every, patience, time_limit, k))
+        except BaseException:
+            # What was fitted before is worth more than half of something new.
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -319,7 +334,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
             )
         y = _labels.as_array(y)
-        if settings is None and self.preset != "auto":
+        if settings is None and self.preset not in (None, "auto"):
             settings = self._settings_for(None)
         features = self._features(X, reset=True)
         examples = len(features[0]) - 1
@@ -335,7 +350,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights = _weights.of_examples(sample_weight, self.class_weight, labels, known)
         if settings is None:
             settings = self._settings_for((examples, len(known), len(features[1]), len(labels[1])))
-            self.settings_ = settings
+        self.settings_ = settings
         progress = Progress(self.verbose)
         try:
             self._model, outcome = _native.Model.train(
@@ -417,6 +432,11 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The best `k` classes of each example, best first, and their probabilities.
 
+        Probabilities are calibrated on examples held out from training: of the answers
+        given 0.8, four in five are right. Models of few examples (below 200), of
+        presets other than `"auto"` and of early versions are not calibrated:
+        `is_calibrated` tells. Their probabilities are a softmax, and too sure.
+
         `search="fast"` scores only the classes that the model's index finds, about
         `effort` of them (by default as many as training chose). What is found has the
         score of an exact search; models of few classes have no index and search exactly.
@@ -432,14 +452,51 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self.classes_[ids], probabilities
 
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether probabilities mean what they say."""
+        check_is_fitted(self)
+        return self._calibration() is not None
+
+    def _calibration(self) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = json.loads(self._model.describe()).get("calibration")
+        return found
+
+    @overload
     def predict(
         self, X: Any, k: int | None = None, *, search: str = "exact", effort: int | None = None
-    ) -> NDArray[Any]:
+    ) -> NDArray[Any]: ...
+    @overload
+    def predict(
+        self,
+        X: Any,
+        k: int | None = None,
+        *,
+        threshold: float,
+        search: str = "exact",
+        effort: int | None = None,
+    ) -> list[NDArray[Any]]: ...
+    def predict(
+        self,
+        X: Any,
+        k: int | None = None,
+        *,
+        threshold: float | None = None,
+        search: str = "exact",
+        effort: int | None = None,
+    ) -> NDArray[Any] | list[NDArray[Any]]:
         """The best class of each example, or with `k` the best `k`, a row an example.
 
-        `search` and `effort` are those of `top_k`.
+        With `threshold` a list: of each example the classes (of the best `k`, or 100)
+        whose probability is at least so much, best first, perhaps none. `search` and
+        `effort` are those of `top_k`.
         """
         check_is_fitted(self)
+        if threshold is not None:
+            count = min(k or 100, len(self.classes_))
+            best, probabilities = self.top_k(X, count, search=search, effort=effort)
+            pairs = zip(best, probabilities, strict=True)
+            return [row[of_row >= threshold] for row, of_row in pairs]
         features = self._features(X, reset=False)
         ids, _ = self._model.predict(
             features, 1 if k is None else k, False, self.threads, (search, effort)
@@ -448,14 +505,20 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return classes[:, 0] if k is None else classes
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """The probability of every class. For many classes use `top_k`."""
+        """The probability of every class. For many classes use `top_k`.
+
+        Trained on one label an example, a row adds up to one; on several, each is the
+        probability that the class is among the labels. See `top_k` for what they mean.
+        """
         check_is_fitted(self)
         features = self._features(X, reset=False)
         self._check_size(features, len(self.classes_))
         ids, found = self._model.predict(features, len(self.classes_), True, self.threads)
         probabilities = np.zeros(ids.shape)
         np.put_along_axis(probabilities, ids, found.astype(np.float64), axis=1)
-        probabilities /= probabilities.sum(axis=1, keepdims=True)
+        calibration = self._calibration()
+        if calibration is None or calibration["labels"] == "one":
+            probabilities /= probabilities.sum(axis=1, keepdims=True)
         return probabilities
 
     def decision_function(self, X: Any, classes: Any = None) -> NDArray[np.float32]:
@@ -576,6 +639,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             count = described["network"]["num-classes"]
             estimator.classes_ = np.arange(count) if names is None else np.array(names)
             estimator.history_ = []
+        estimator.settings_ = described["training"]
         estimator._model = model
         estimator._vectoriser = model.vectoriser()
         estimator.n_features_in_ = described["network"]["num-features"]

@@ -21,6 +21,7 @@ __all__ = ["export", "padded_rows"]
 _OPSET = 18
 # A protobuf message holds 2 GB at most; beyond, weights go to a file beside it.
 _INLINE_BYTES_MAX = 1 << 30
+_MATRIX_NUMBERS_MAX = 1 << 27
 
 
 def export(
@@ -31,8 +32,10 @@ def export(
     Parameters
     ----------
     model
-        A fitted `ExtremeClassifier` whose predictions are its network's alone:
-        trained without a sparse part.
+        A fitted `ExtremeClassifier`. Its sparse weights are written as a matrix of
+        features × classes, so only models with few of both can have them (2^27
+        numbers at most); its training examples can't be written: train with
+        `sparse={"neighbours": False}`, or `sparse=False` for the network alone.
     path
         The file to write.
     inputs
@@ -49,22 +52,44 @@ def export(
         raise ValueError(f"inputs is {inputs!r}, but must be 'sparse' or 'dense'")
     described = json.loads(model._model.describe())
     network = described["network"]
-    if described["sparse"] is not None and described["sparse"]["blend"] != 0:
+    if described["neighbours"] is not None:
         raise NotImplementedError(
-            "the model has sparse weights beside its network, which the export does not know: "
-            "train with sparse=False (on the command line --sparse false), or predict with the model itself"
+            "the model ranks by its training examples too, which the export does not know: train with "
+            'sparse={"neighbours": False} (on the command line --neighbours false), or predict with '
+            "the model itself"
         )
     weights = model.to_numpy()
     graph = _Graph({name: weights[name] for name in weights if not name.startswith("sparse.")})
-    hidden = graph.input_layer(inputs, network)
+    values = graph.values(inputs, network)
+    hidden = graph.input_layer(inputs, values, network)
     for i in range(len(network["hidden"]) - 1):
         hidden = graph.activate(network, graph.dense(hidden, f"hidden.{i}"))
     scores = graph.dense(hidden, "output", transposed=True)
+    if described["sparse"] is not None and described["sparse"]["blend"] != 0:
+        matrix, priors = _sparse_matrix(weights, network, described["sparse"]["blend"])
+        of_sparse = graph.weighted_sum(inputs, values, graph.constant(matrix))
+        scores = graph.node("Add", scores, graph.node("Add", of_sparse, graph.constant(priors)))
     graph.check_all_used()
     graph.outputs(scores, k, len(model.classes_))
     made = graph.model()
     size = sum(weight.nbytes for weight in graph.weights.values())
     onnx.save_model(made, fspath(path), save_as_external_data=size > _INLINE_BYTES_MAX)
+
+
+def _sparse_matrix(
+    weights: dict[str, NDArray[Any]], network: dict[str, Any], blend: float
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """What features and frequency add to the score of each class: features × classes, and a row."""
+    features, classes = network["num-features"], network["num-classes"]
+    if features * classes > _MATRIX_NUMBERS_MAX:
+        raise NotImplementedError(
+            f"the model has sparse weights of {classes} classes on {features} features, too many for a "
+            "matrix in the file: train with sparse=False (on the command line --sparse false)"
+        )
+    matrix = np.zeros((features, classes), np.float32)
+    columns = np.repeat(np.arange(classes), weights["sparse.lengths"])
+    matrix[weights["sparse.features"], columns] = blend * weights["sparse.weights"]
+    return matrix, (blend * weights["sparse.priors"]).astype(np.float32)[None, :]
 
 
 def padded_rows(X: Any) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -109,7 +134,8 @@ class _Graph:
         self.constants.append(numpy_helper.from_array(value, name))
         return name
 
-    def input_layer(self, inputs: str, network: dict[str, Any]) -> str:
+    def values(self, inputs: str, network: dict[str, Any]) -> str:
+        """The values of an example's features, normalised."""
         axis = self.constant(np.array([1]))
         features = network["num-features"]
         if inputs == "sparse":
@@ -117,13 +143,19 @@ class _Graph:
             values = self._input("values", TensorProto.FLOAT, ["n", "m"])
         else:
             values = self._input("x", TensorProto.FLOAT, ["n", features])
-        values = self._normalise(values, network["normalise"], axis)
-        if inputs == "sparse":
-            rows = self.node("Gather", self.weight("input.weight"), "ids", axis=0)
-            column = self.node("Unsqueeze", values, self.constant(np.array([2])))
-            total = self.node("ReduceSum", self.node("Mul", rows, column), axis, keepdims=0)
-        else:
-            total = self.node("MatMul", values, self.weight("input.weight"))
+        return self._normalise(values, network["normalise"], axis)
+
+    def weighted_sum(self, inputs: str, values: str, matrix: str) -> str:
+        """The rows of a matrix, a row a feature, times the values of an example's features."""
+        if inputs == "dense":
+            return self.node("MatMul", values, matrix)
+        rows = self.node("Gather", matrix, "ids", axis=0)
+        column = self.node("Unsqueeze", values, self.constant(np.array([2])))
+        axis = self.constant(np.array([1]))
+        return self.node("ReduceSum", self.node("Mul", rows, column), axis, keepdims=0)
+
+    def input_layer(self, inputs: str, values: str, network: dict[str, Any]) -> str:
+        total = self.weighted_sum(inputs, values, self.weight("input.weight"))
         return self.activate(network, self.node("Add", total, self.weight("input.bias")))
 
     def _input(self, name: str, kind: int, shape: list[Any]) -> str:

@@ -51,6 +51,7 @@ pub(crate) fn measure<'py>(
         totals
     });
     let evaluation = Evaluation {
+        reliability: None,
         values: totals.values(&measure),
         examples: totals.examples(),
         skipped: totals.skipped(),

@@ -184,6 +184,9 @@ impl Model {
             "sparse": model.sparse.as_ref().map(
                 |sparse| serde_json::json!({ "entries": sparse.num_entries(), "blend": sparse.blend() })
             ),
+            "calibration": model.calibration.as_ref().map(
+                |part| serde_json::json!({ "examples": part.examples, "labels": part.labels })
+            ),
             "neighbours": model.neighbours.as_ref().map(
                 |part| serde_json::json!({ "examples": part.num_examples(), "weight": part.weight() })
             ),

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use lookalike::metrics::{MetricOptions, Metrics};
+use lookalike::metrics::{MetricOptions, Metrics, Reliability};
 use lookalike::model::Model;
 use lookalike::predict::Evaluation;
 use lookalike::train::{
@@ -141,7 +141,7 @@ fn check_shape(model: &Model, examples: &lookalike::data::Examples<'_>) -> PyRes
 /// What the caller is told.
 enum Report {
     Step { report: StepReport, planned_steps: u64 },
-    Evaluation { progress: Progress, evaluation: Evaluation, is_best: bool },
+    Evaluation { progress: Progress, evaluation: Box<Evaluation>, is_best: bool },
 }
 
 struct Reporter<'a> {
@@ -157,7 +157,7 @@ impl Observer for Reporter<'_> {
 
     fn on_evaluation(&mut self, trainer: &Trainer<'_>, evaluation: &Evaluation, is_best: bool) {
         let progress = trainer.state.progress;
-        let evaluation = evaluation.clone();
+        let evaluation = Box::new(evaluation.clone());
         let _ = self.reports.send(Report::Evaluation { progress, evaluation, is_best });
     }
 
@@ -230,6 +230,9 @@ pub(crate) fn metrics<'py>(py: Python<'py>, evaluation: &Evaluation) -> PyResult
     let dict = PyDict::new(py);
     for (name, value) in evaluation.values.iter() {
         dict.set_item(name, value.map(|percent| percent / 100.0))?;
+    }
+    for (name, value) in evaluation.reliability.iter().filter_map(Reliability::values).flatten() {
+        dict.set_item(name, value)?;
     }
     if let Some(recall) = evaluation.recall {
         dict.set_item("recall of search", recall.share())?;

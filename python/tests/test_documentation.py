@@ -98,6 +98,14 @@ def test_types_of_the_package():
     type_check("-p", "lookalike")
 
 
+def test_type_checkers_see_unknown_attributes(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("from lookalike import ExtremeClassifier\nExtremeClassifier().fitt\n", encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "python" / "pyproject.toml")]
+    result = subprocess.run([*command, str(script)], capture_output=True, text=True, check=False)
+    assert '"ExtremeClassifier" has no attribute "fitt"' in result.stdout
+
+
 def test_types_of_the_examples(tmp_path):
     for path in NOTEBOOKS:
         notebook = nbformat.read(path, as_version=4)

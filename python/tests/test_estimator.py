@@ -18,7 +18,15 @@ from lookalike import ExtremeClassifier, datasets
 from lookalike._progress import Progress
 
 # Enough to learn, little enough to be quick; the sampler does not matter here.
-QUICK = {"sampler": "uniform", "hidden": 32, "epochs": 6, "batch": 64, "lr": 0.01, "random_state": 5}
+QUICK = {
+    "preset": "plain",
+    "sampler": "uniform",
+    "hidden": 32,
+    "epochs": 6,
+    "batch": 64,
+    "lr": 0.01,
+    "random_state": 5,
+}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +94,7 @@ def test_labels_keep_their_type():
     X = np.eye(4)[[0, 1, 2, 3] * 8]
     for labels in ([10, 20, 30, 40], ["a", "b", "c", "d"], [-1.0, 0.0, 1.0, 2.0]):
         y = np.array(labels * 8)
-        model = ExtremeClassifier("full", epochs=60, lr=0.03).fit(X, y)
+        model = ExtremeClassifier("full", preset="plain", epochs=60, lr=0.03).fit(X, y)
         assert model.classes_.dtype == y.dtype
         assert model.predict(np.eye(4)).tolist() == labels
         assert model.score(X, y) == 1.0
@@ -156,7 +164,7 @@ def test_evaluation_and_history_agree_with_metrics(generated):
 
 def test_labels_never_seen_count_as_missed():
     X = np.eye(2)[[0, 1] * 10]
-    model = ExtremeClassifier("full", epochs=60, lr=0.03).fit(X, ["a", "b"] * 10)
+    model = ExtremeClassifier("full", preset="plain", epochs=60, lr=0.03).fit(X, ["a", "b"] * 10)
     assert model.score(np.eye(2), ["a", "zebra"]) == 0.5
     assert model.evaluate(np.eye(2), [["a", "zebra"], ["b"]], k=[1])["recall@1"] == 0.75
 
@@ -292,3 +300,71 @@ def test_settings_reach_training_and_unknown_ones_are_refused(generated):
         ExtremeClassifier(preset="papper").fit(train.X, train.Y)
     with pytest.raises(ValueError, match="lsh-embeding"):
         ExtremeClassifier("lsh-embeding").fit(train.X, train.Y)
+
+
+def test_probabilities_are_calibrated_with_nothing_set(generated):
+    train, test = generated
+    model = ExtremeClassifier(hidden=32).fit(train.X, train.Y)
+    assert model.is_calibrated
+    measured = model.evaluate(test.X, test.Y)
+    assert measured["ECE"] < 0.15
+    assert 0 < measured["Brier"] < 0.3
+    # Several labels an example: each class has a probability of its own.
+    probabilities = model.predict_proba(test.X[:50])
+    assert ((probabilities >= 0) & (probabilities <= 1)).all()
+    classes, best = model.top_k(test.X[:50], k=3)
+    np.testing.assert_allclose(best, np.take_along_axis(probabilities, classes, axis=1), rtol=1e-6)
+    certain = model.predict(test.X[:50], threshold=0.5)
+    assert [len(row) for row in certain] == (probabilities >= 0.5).sum(axis=1).tolist()
+    assert not ExtremeClassifier(**QUICK).fit(train.X, train.Y).is_calibrated
+
+
+def test_nothing_known_gets_the_prior():
+    texts = ["red apple", "green apple", "red brick", "grey brick"] * 100
+    names = ["apple", "apple", "apple", "brick"] * 100
+    model = ExtremeClassifier().fit(texts, names)
+    np.testing.assert_allclose(model.predict_proba(["xyzzyqwv"]), [[0.75, 0.25]], rtol=1e-6)
+
+
+def test_a_fit_that_fails_leaves_the_fitted_model(generated):
+    train, test = generated
+    model = ExtremeClassifier(**QUICK).fit(train.X, train.Y)
+    before = model.predict(test.X)
+    for X, y, message in [
+        (train.X, [0], "has labels of 1"),
+        (train.X, None, "requires y"),
+        (np.full((4, 3), np.nan), [0, 1, 0, 1], "NaN"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.fit(X, y)
+        np.testing.assert_array_equal(model.predict(test.X), before)
+        assert model.n_features_in_ == train.X.shape[1]
+
+
+def test_labels_that_are_missing_are_refused():
+    X = np.eye(3)
+    for y in (
+        ["a", float("nan"), "b"],
+        np.array([0.0, np.nan, 1.0]),
+        np.array(["a", None, "b"], dtype=object),
+        [["a"], ["b", float("nan")], ["c"]],
+    ):
+        with pytest.raises(ValueError, match="example 1 of y has the label"):
+            ExtremeClassifier("full").fit(X, y)
+
+
+def test_bad_settings_are_answered_with_the_choices():
+    for parameters, message in [
+        ({"epochs": -1}, "epochs is -1, but must be a whole number, 1 or more"),
+        ({"sampler": "lsh"}, "sampler is 'lsh', but must be one of lsh-embedding, .*, nce"),
+        ({"hidden": 2.5}, "hidden is 2.5"),
+        ({"lr": "fast"}, "lr is 'fast'"),
+        ({"random_state": -3}, "random_state is -3"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            ExtremeClassifier(**parameters).fit(np.eye(2), [0, 1])
+
+
+def test_many_classes_are_no_regression_problem(recwarn):
+    ExtremeClassifier("full", epochs=1).fit(np.eye(40), np.arange(40))
+    assert not [str(warning.message) for warning in recwarn if "regression" in str(warning.message)]

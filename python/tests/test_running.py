@@ -17,7 +17,15 @@ from conftest import ROOT
 from lookalike import ExtremeClassifier, InterruptedTraining
 from lookalike._progress import Progress
 
-QUICK = {"sampler": "lsh-embedding", "hidden": 32, "epochs": 2, "batch": 64, "lr": 0.01, "budget": 40}
+QUICK = {
+    "preset": "plain",
+    "sampler": "lsh-embedding",
+    "hidden": 32,
+    "epochs": 2,
+    "batch": 64,
+    "lr": 0.01,
+    "budget": 40,
+}
 
 
 def in_new_process(code: str) -> str:

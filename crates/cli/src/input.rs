@@ -103,7 +103,14 @@ impl ReadArguments {
                 Err(usage("the model was trained from numbers and can't read text: train it from text"))
             }
             (Some(kind), _) => Ok(kind),
-            (None, Some(_)) => Ok(Kind::Text),
+            (None, Some(_)) => {
+                if detect() == Kind::Numbers {
+                    inform!(
+                        "note: this looks like rows of numbers, but the model was trained from text and reads it so"
+                    );
+                }
+                Ok(Kind::Text)
+            }
             (None, None) => Ok(if detect() == Kind::Matrix { Kind::Matrix } else { Kind::Numbers }),
         }
     }
@@ -118,6 +125,8 @@ pub(crate) struct Input {
     unknown_labels: Vec<u32>,
     text: Option<TextPipeline>,
     names: Option<LabelNames>,
+    /// What was understood of a file of text.
+    understood: Vec<String>,
 }
 
 /// What examples must fit: a model, or the training examples.
@@ -166,6 +175,22 @@ impl Input {
         (self.text.take(), self.names.take())
     }
 
+    /// How its texts became features, if they were texts.
+    pub(crate) fn pipeline(&self) -> Option<&TextPipeline> {
+        self.text.as_ref()
+    }
+
+    /// The name of a class, where classes have names.
+    pub(crate) fn class_name(&self, class: u32) -> Option<&str> {
+        let names = self.text.as_ref().map(|text| &text.names).or(self.names.as_ref());
+        names.and_then(|names| names.name(class))
+    }
+
+    /// What was understood of the file, a line each.
+    pub(crate) fn understood(&self) -> &[String] {
+        &self.understood
+    }
+
     /// The examples of several inputs in order, with what was learnt from the first.
     pub(crate) fn join(first: Self, others: &[data::Dataset]) -> Self {
         let all: Vec<usize> = (0..first.view().len()).collect();
@@ -186,14 +211,15 @@ impl Input {
 
     fn new(dataset: data::Dataset, report: Report) -> Self {
         let source = Source::Parsed(dataset);
-        let weights = Vec::new();
-        Self { source, weights, unknown_labels: report.unseen_labels, text: None, names: None }
+        let (weights, understood) = (Vec::new(), Vec::new());
+        Self { source, weights, unknown_labels: report.unseen_labels, text: None, names: None, understood }
     }
 
     fn of_numbers(file: &Opened, options: &data::ReadOptions) -> anyhow::Result<Self> {
         let (source, report) = file.numbers(options)?;
         tell(file.path(), &report);
-        Ok(Self { source, weights: Vec::new(), unknown_labels: Vec::new(), text: None, names: None })
+        let (weights, unknown_labels, understood) = (Vec::new(), Vec::new(), Vec::new());
+        Ok(Self { source, weights, unknown_labels, text: None, names: None, understood })
     }
 }
 
@@ -204,9 +230,18 @@ pub(crate) fn for_training(
     read: &ReadArguments,
     weights: &WeightArguments,
 ) -> anyhow::Result<Input> {
-    let file = Opened::new(path)?;
+    training_examples(&Opened::new(path)?, path, options, read, weights)
+}
+
+fn training_examples(
+    file: &Opened,
+    path: &Path,
+    options: &TextOptions,
+    read: &ReadArguments,
+    weights: &WeightArguments,
+) -> anyhow::Result<Input> {
     let input = match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
-        Kind::Numbers => Input::of_numbers(&file, &read.of_numbers(None)),
+        Kind::Numbers => Input::of_numbers(file, &read.of_numbers(None)),
         Kind::Matrix => {
             let labels = read.labels_of_matrix(path)?;
             let (dataset, names, report) = text::dense_dataset(path, labels, &read.label_separator)?;
@@ -215,6 +250,8 @@ pub(crate) fn for_training(
         }
         Kind::Text => {
             let file = file.text(&read.of_text_with(weights)?)?;
+            let understood = file.understanding()?;
+            understood.warnings.iter().for_each(|warning| inform!("{}: {warning}", path.display()));
             let TextDataset { dataset, vectoriser, names, report } = text::fit_dataset(&file, options)?;
             check_names(path, &names, &report)?;
             if dataset.num_features == 0 {
@@ -225,10 +262,31 @@ pub(crate) fn for_training(
                 )));
             }
             let text = Some(TextPipeline { vectoriser, names });
-            Ok(Input { text, ..Input::new(dataset, report) })
+            Ok(Input { text, understood: understood.lines, ..Input::new(dataset, report) })
         }
     };
     weights.weigh(input?)
+}
+
+/// Texts as such, or examples of numbers.
+pub(crate) enum Content {
+    Text(text::TextFile),
+    Examples(Box<Input>),
+}
+
+/// Reads a file whose texts are not to become numbers.
+pub(crate) fn content(path: &Path, read: &ReadArguments) -> anyhow::Result<Content> {
+    let file = Opened::new(path)?;
+    match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
+        Kind::Text => Ok(Content::Text(file.text(&read.of_text(true)?)?)),
+        _ => Ok(Content::Examples(Box::new(training_examples(
+            &file,
+            path,
+            &TextOptions::default(),
+            read,
+            &WeightArguments::default(),
+        )?))),
+    }
 }
 
 /// Reads examples that fit a model.
@@ -255,7 +313,7 @@ pub(crate) fn for_resuming<'a>(
             warn(path, &report);
             Ok(Input::new(dataset, report))
         }
-        (Kind::Matrix, _) => matrix_for_model(path, &target, read),
+        (Kind::Matrix, _) => matrix_for_model(path, &target, read, true),
         _ => {
             let input = Input::of_numbers(&file, &read.of_numbers(Some(&target)))?;
             Ok(match target.names {
@@ -295,7 +353,7 @@ pub(crate) fn for_further(
             check_columns(path, &dataset, &target)?;
             Input { names: Some(names), ..Input::new(dataset, report) }
         }
-        (Kind::Matrix, ..) => return matrix_for_model(path, &target, read),
+        (Kind::Matrix, ..) => return matrix_for_model(path, &target, read, true),
         (_, _, names) => {
             let input = Input::of_numbers(&file, &read.of_numbers(None))?;
             let (mut dataset, names) = match names {
@@ -315,13 +373,26 @@ pub(crate) fn for_further(
     weights.weigh(input)
 }
 
-fn matrix_for_model(path: &Path, target: &Target<'_>, read: &ReadArguments) -> anyhow::Result<Input> {
+/// Reads a matrix to predict, which needs no labels.
+fn matrix_to_predict(path: &Path, model: &Model, read: &ReadArguments) -> anyhow::Result<Input> {
+    matrix_for_model(path, &model.into(), read, false)
+}
+
+fn matrix_for_model(
+    path: &Path,
+    target: &Target<'_>,
+    read: &ReadArguments,
+    needs_labels: bool,
+) -> anyhow::Result<Input> {
     let names =
         target.names.ok_or_else(|| usage("the model was not trained from a matrix and can't read one"))?;
-    let labels = read.labels_of_matrix(path)?;
-    let (dataset, report) = text::dense_dataset_with_names(path, labels, &read.label_separator, names)?;
+    let labels = if needs_labels { Some(read.labels_of_matrix(path)?) } else { read.labels_file.as_deref() };
+    let (dataset, report) = match labels {
+        Some(labels) => text::dense_dataset_with_names(path, labels, &read.label_separator, names)?,
+        None => (text::dense_dataset_without_labels(path, names.len())?, Report::default()),
+    };
     check_columns(path, &dataset, target)?;
-    warn(labels, &report);
+    warn(labels.unwrap_or(path), &report);
     Ok(Input::new(dataset, report))
 }
 

@@ -35,6 +35,9 @@ pub(crate) struct RunProgress {
     loss: SmoothLoss,
     latest: Option<(String, f64)>,
     examples: u64,
+    /// Steps of this run, and when it began.
+    steps: u64,
+    started: Instant,
     wire: Wire,
     /// The run's name where it is one of several.
     name: Option<String>,
@@ -87,6 +90,8 @@ impl RunProgress {
             loss: SmoothLoss::default(),
             latest: None,
             examples: 0,
+            steps: 0,
+            started: Instant::now(),
             wire: Wire { seconds_at_start: ranks::all().seconds_waited(), ..Wire::default() },
             name: None,
         }
@@ -198,8 +203,11 @@ impl RunProgress {
                 if last.elapsed() >= PLAIN_INTERVAL {
                     *last = Instant::now();
                     let left = trainer.planned_steps().saturating_sub(progress.iteration) as f64;
-                    let eta = left * progress.train_seconds / progress.iteration.max(1) as f64;
-                    let (epoch, step) = (progress.epoch + 1, progress.iteration);
+                    // By the clock: evaluations take their time too.
+                    let eta = left * self.started.elapsed().as_secs_f64() / self.steps.max(1) as f64;
+                    // A step that ends an epoch belongs to it.
+                    let epoch = progress.epoch + usize::from(progress.position > 0);
+                    let step = progress.iteration;
                     let name = self.name.as_ref().map_or(String::new(), |name| format!("{name}  "));
                     inform!("{name}epoch {epoch}  step {step}  {text}  {} left", human::seconds(eta));
                 }
@@ -211,6 +219,7 @@ impl RunProgress {
 impl Observer for RunProgress {
     fn on_step(&mut self, trainer: &Trainer<'_>, report: &StepReport) {
         self.examples += report.batch as u64;
+        self.steps += 1;
         self.wire.steps += 1;
         self.wire.bytes += report.bytes_sent;
         let loss = self.loss.take(report.loss);

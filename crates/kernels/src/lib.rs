@@ -13,6 +13,11 @@
 //! Slices of wrong lengths and indices out of bounds panic: they are mistakes
 //! of the caller, never of the user's data.
 
+/// The example of the crate's front page is run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;
+
 mod aligned;
 mod bits;
 mod cpu;

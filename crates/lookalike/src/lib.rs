@@ -10,6 +10,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// The example of the crate's front page is run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;
+
 pub mod artifact;
 pub mod collective;
 pub mod data;

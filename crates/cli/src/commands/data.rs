@@ -1,4 +1,4 @@
-//! `lookalike data …`: look at, split, even out, generate and pack data sets.
+//! `lookalike data …`: look at, split, even out, generate, pack and vectorise data sets.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,16 @@ use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use lookalike::data::error::DataError;
 use lookalike::data::open::STDIN;
-use lookalike::data::split::{TestSize, split};
+use lookalike::data::split::{TestSize, split, split_places};
 use lookalike::data::stats::Stats;
 use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::data::uniform::{UniformOptions, UniformPlan};
 use lookalike::data::write::atomically;
-use lookalike::data::{Examples, ReadOptions, Source, write_packed, write_text};
+use lookalike::data::{Examples, write_packed, write_text};
+use lookalike::text::{Record, TextFile};
 
+use crate::exit::usage;
+use crate::input::{self, Content, Input, ReadArguments, TextArguments, TextSettings, WeightArguments};
 use crate::output::inform;
 
 /// Look at, split, even out, generate and pack data sets.
@@ -29,14 +32,8 @@ pub(crate) enum DataCommand {
     Synth(SynthArgs),
     /// Write a data set in the packed binary format, which opens at once
     Pack(PackArgs),
-}
-
-/// How files are read.
-#[derive(Args, Debug)]
-pub(crate) struct ReadArgs {
-    /// Leave out rows that cannot be read, and report how many
-    #[arg(long)]
-    skip_bad_rows: bool,
+    /// Write text as examples of numbers, for other tools
+    Vectorise(VectoriseArgs),
 }
 
 /// Print sizes, rows and label frequencies of a data set.
@@ -46,21 +43,25 @@ Examples:
   lookalike data stats train.txt.gz
   zcat train.txt.gz | lookalike data stats - --json")]
 pub(crate) struct StatsArgs {
-    /// Text (plain, .gz or .zst, told by content), a packed file, or - for standard input
+    /// A file of any format that `train` reads, plain, .gz or .zst; - is standard input
     file: PathBuf,
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    read: ReadArgs,
+    read: ReadArguments,
 }
 
 /// Split a data set at random into DIR/train.txt and DIR/test.txt.
+///
+/// Text with label names becomes DIR/train.jsonl and DIR/test.jsonl, an object a line
+/// with `text` and `labels`.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   lookalike data split all.txt --test-fraction 0.1 --out data
-  lookalike data split all.txt --test-count 10000 --seed 7 --out data")]
+  lookalike data split all.txt --test-count 10000 --seed 7 --out data
+  lookalike data split titles.csv --text-column title --labels-column subjects --out data")]
 pub(crate) struct SplitArgs {
     /// The data set to split, or - for standard input
     file: PathBuf,
@@ -77,7 +78,7 @@ pub(crate) struct SplitArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    read: ReadArgs,
+    read: ReadArguments,
 }
 
 /// Down-sample frequent classes until label frequencies are near uniform.
@@ -85,7 +86,7 @@ pub(crate) struct SplitArgs {
 /// Classes that occur fewer than --min-count times in TRAIN are dropped; of the
 /// others at most --cap label occurrences are kept, drawn at random. Examples
 /// left without labels are dropped, and classes renumbered. DIR/classes.txt
-/// holds the old id of each new class, one a line. By default the cap is twice
+/// holds the old id (of text: the name) of each new class, one a line. By default the cap is twice
 /// the minimum, and the minimum is the one that keeps most labels.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -111,7 +112,7 @@ pub(crate) struct UniformArgs {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
-    read: ReadArgs,
+    read: ReadArguments,
 }
 
 /// Generate a learnable data set as DIR/train.txt and DIR/test.txt.
@@ -181,7 +182,32 @@ pub(crate) struct PackArgs {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
-    read: ReadArgs,
+    read: ReadArguments,
+}
+
+/// Write text as examples of numbers, for other tools.
+///
+/// DIR/train.txt is the text in the Extreme Classification format, as `train` sees it;
+/// DIR/vocabulary.txt has the name of each feature, DIR/labels.txt that of each class, a
+/// line each, DIR/vectoriser.json how texts became features.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  lookalike data vectorise names.tsv --out data
+  lookalike data vectorise names.tsv --test more.tsv --words 1-2 --out data")]
+pub(crate) struct VectoriseArgs {
+    /// The texts with their labels; - is standard input
+    file: PathBuf,
+    /// Texts that become DIR/test.txt, with the same features
+    #[arg(long, value_name = "FILE")]
+    test: Option<PathBuf>,
+    /// The folder to write to; made if need be
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    #[command(flatten)]
+    text: TextArguments,
+    #[command(flatten)]
+    read: ReadArguments,
 }
 
 /// Runs a data command. Results go to standard output, the rest to standard
@@ -193,6 +219,7 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
         DataCommand::Uniform(args) => run_uniform(&args),
         DataCommand::Synth(args) => run_synth(&args),
         DataCommand::Pack(args) => run_pack(&args),
+        DataCommand::Vectorise(args) => run_vectorise(&args),
     }
 }
 
@@ -205,15 +232,53 @@ fn run_stats(args: &StatsArgs) -> Result<()> {
 }
 
 fn run_split(args: &SplitArgs) -> Result<()> {
-    let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt"], &[&args.file])?;
-    let source = load(&args.file, &args.read)?;
     let size = match args.test_count {
         Some(count) => TestSize::Count(count),
         None => TestSize::Fraction(args.test_fraction),
     };
+    let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt"], &[&args.file])?;
+    let source = match input::content(&args.file, &args.read)? {
+        Content::Text(file) => return split_text(args, size, &file),
+        Content::Examples(source) => source,
+    };
     let (train, test) = split(source.view(), size, args.seed)?;
     outputs.write_text(0, train.view())?;
     outputs.write_text(1, test.view())
+}
+
+/// Texts stay texts: features are learnt from the training part alone, later.
+fn split_text(args: &SplitArgs, size: TestSize, file: &TextFile) -> Result<()> {
+    let outputs = Outputs::in_folder(&args.out, &["train.jsonl", "test.jsonl"], &[&args.file])?;
+    let records: Vec<Record> = file.records()?.collect::<Result<_, _>>()?;
+    let (train, test) = split_places(records.len(), size, args.seed)?;
+    for (output, places) in [train, test].iter().enumerate() {
+        outputs.write_with(output, |out| {
+            places.iter().try_for_each(|&place| {
+                let Record { text, labels, .. } = &records[place];
+                writeln!(out, "{}", serde_json::json!({ "text": text, "labels": labels }))
+            })
+        })?;
+    }
+    Ok(())
+}
+
+fn run_vectorise(args: &VectoriseArgs) -> Result<()> {
+    let inputs: Vec<&Path> =
+        [Some(&args.file), args.test.as_ref()].into_iter().flatten().map(|p| p.as_path()).collect();
+    let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt"], &inputs)?;
+    let mut settings = TextSettings::default();
+    args.text.apply(&mut settings);
+    let train =
+        input::for_training(&args.file, &settings.options(), &args.read, &WeightArguments::default())?;
+    let Some(pipeline) = train.pipeline() else {
+        return Err(usage(format!("{}: these are numbers already, no text", args.file.display())));
+    };
+    let test = args.test.as_ref().map(|path| input::for_model(path, &train, &args.read)).transpose()?;
+    outputs.write_text(0, train.view())?;
+    if let Some(test) = test {
+        outputs.write_text(1, test.view())?;
+    }
+    Ok(pipeline.save(&args.out)?)
 }
 
 fn run_uniform(args: &UniformArgs) -> Result<()> {
@@ -221,7 +286,7 @@ fn run_uniform(args: &UniformArgs) -> Result<()> {
         [Some(&args.train), args.test.as_ref()].into_iter().flatten().map(|p| p.as_path()).collect();
     let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt", "classes.txt"], &inputs)?;
     let train = load(&args.train, &args.read)?;
-    let test = args.test.as_ref().map(|path| load(path, &args.read)).transpose()?;
+    let test = args.test.as_ref().map(|path| input::for_model(path, &train, &args.read)).transpose()?;
     let options = UniformOptions { cap: args.cap, min_count: args.min_count, seed: args.seed };
     let plan = UniformPlan::new(train.view(), &options)?;
     inform!(
@@ -235,7 +300,12 @@ fn run_uniform(args: &UniformArgs) -> Result<()> {
     if let Some(test) = test {
         outputs.write_text(1, plan.test_set(test.view()).view())?;
     }
-    outputs.write_with(2, |out| plan.old_classes.iter().try_for_each(|class| writeln!(out, "{class}")))
+    outputs.write_with(2, |out| {
+        plan.old_classes.iter().try_for_each(|&class| match train.class_name(class) {
+            Some(name) => writeln!(out, "{name}"),
+            None => writeln!(out, "{class}"),
+        })
+    })
 }
 
 fn run_synth(args: &SynthArgs) -> Result<()> {
@@ -266,20 +336,10 @@ fn run_pack(args: &PackArgs) -> Result<()> {
     Ok(())
 }
 
-/// Reads a data set, and tells on standard error what reading met.
-fn load(path: &Path, read: &ReadArgs) -> Result<Source> {
-    let options = ReadOptions { skip_bad_rows: read.skip_bad_rows, ..Default::default() };
-    let (source, report) = Source::load(path, &options)?;
-    for note in &report.notes {
-        inform!("note: {note}");
-    }
-    for error in &report.first_errors {
-        inform!("skipped: {error}");
-    }
-    if report.bad_rows > 0 {
-        inform!("{} rows were skipped", report.bad_rows);
-    }
-    Ok(source)
+/// Reads a data set of any format, text with the features that `train` gives it by
+/// default.
+fn load(path: &Path, read: &ReadArguments) -> Result<Input> {
+    input::for_training(path, &TextSettings::default().options(), read, &WeightArguments::default())
 }
 
 /// The files of a folder that a command will write. The folder is made with

@@ -1,16 +1,20 @@
 //! `lookalike evaluate`
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lookalike::artifact;
-use lookalike::metrics::MetricOptions;
+use lookalike::data::write::atomically;
+use lookalike::metrics::{MetricOptions, Reliability};
 use lookalike::predict::{Evaluation, Predictor};
 
 use super::MachineArguments;
 use super::search::SearchArguments;
 use crate::input::{self, ReadArguments};
+use crate::output::inform;
+
+mod page;
 
 /// Measures a model on a file.
 ///
@@ -21,10 +25,14 @@ use crate::input::{self, ReadArguments};
   lookalike evaluate model test.txt
   lookalike evaluate model test.txt --k 1,3,5 --json
   lookalike evaluate model names.tsv
+  lookalike evaluate model test.txt --page report.html
   lookalike evaluate model test.txt --search fast
 
 A label that the model does not know can't be predicted, but counts among the true
-labels of its example; how many there are is printed.")]
+labels of its example; how many there are is printed.
+
+ECE (expected calibration error), log-loss and Brier say what the probabilities of
+first answers are worth; models without calibration have none.")]
 pub(crate) struct EvaluateArguments {
     /// The model's directory
     model: PathBuf,
@@ -35,6 +43,9 @@ pub(crate) struct EvaluateArguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Also write a page with a reliability chart: are probabilities true?
+    #[arg(long, value_name = "FILE.html")]
+    page: Option<PathBuf>,
     #[command(flatten)]
     search: SearchArguments,
     #[command(flatten)]
@@ -80,8 +91,27 @@ pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
         let options = arguments.metrics.options();
         let search = arguments.search.search();
         let evaluation = Predictor::new(&model, cpu).evaluate(&test.view(), &unknown, &options, search)?;
+        if let Some(file) = &arguments.page {
+            let name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).display().to_string();
+            let page = page::page(&evaluation, &name(&arguments.model), &name(&arguments.test));
+            atomically(file, |out| out.write_all(page.to_html().as_bytes()))?;
+            inform!("wrote {}", file.display());
+        }
         print(&evaluation, test.unknown_labels_total(), arguments.json)
     })?
+}
+
+/// What the probabilities of first answers are worth, with the bins of a reliability chart.
+fn calibration(reliability: &Reliability) -> Option<serde_json::Value> {
+    let mut object = serde_json::Map::new();
+    for (name, value) in reliability.values()? {
+        object.insert(name.into(), value.into());
+    }
+    let bins = reliability.bins().iter().filter(|bin| bin.answers > 0).map(|bin| {
+        serde_json::json!({ "answers": bin.answers, "probability": bin.probability(), "right": bin.share_right() })
+    });
+    object.insert("bins".into(), bins.collect());
+    Some(object.into())
 }
 
 pub(crate) fn print(evaluation: &Evaluation, unknown_labels: u64, json: bool) -> anyhow::Result<()> {
@@ -90,6 +120,9 @@ pub(crate) fn print(evaluation: &Evaluation, unknown_labels: u64, json: bool) ->
         let mut object = serde_json::Map::new();
         for (name, value) in evaluation.values.iter() {
             object.insert(name.into(), value.into());
+        }
+        if let Some(calibration) = evaluation.reliability.as_ref().and_then(calibration) {
+            object.insert("calibration".into(), calibration);
         }
         if let Some(recall) = evaluation.recall {
             object.insert("recall-of-search".into(), (100.0 * recall.share()).into());
@@ -104,6 +137,15 @@ pub(crate) fn print(evaluation: &Evaluation, unknown_labels: u64, json: bool) ->
                 Some(value) => writeln!(out, "{name:<18} {value:>7.2}")?,
                 None => writeln!(out, "{name:<18} {:>7}", "-")?,
             }
+        }
+        match evaluation.reliability.as_ref().map(Reliability::values) {
+            Some(Some(values)) => {
+                for (name, value) in values {
+                    writeln!(out, "{name:<18} {value:>7.4}")?;
+                }
+            }
+            Some(None) => {}
+            None => writeln!(out, "{:<18} {:>7}", "ECE", "-")?,
         }
         if let Some(recall) = evaluation.recall {
             writeln!(out, "{:<18} {:>7.2}", "recall of search", 100.0 * recall.share())?;

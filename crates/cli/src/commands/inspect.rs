@@ -1,5 +1,6 @@
 //! `lookalike inspect`
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -188,7 +189,10 @@ fn find_class(model: &Model, wanted: &str) -> anyhow::Result<u32> {
         [name] => Ok(model.class_id(name).unwrap_or_default()),
         [] => {
             let classes = human::count(model.network.output.len as u64);
-            Err(usage(format!("the model has no class {wanted:?} among its {classes} classes")))
+            let names = model.label_names().into_iter().flat_map(|names| names.iter());
+            let meant =
+                nearest(wanted, names).map_or(String::new(), |name| format!("; did you mean {name:?}?"));
+            Err(usage(format!("the model has no class {wanted:?} among its {classes} classes{meant}")))
         }
         _ => {
             const SHOWN: usize = 10;
@@ -198,6 +202,22 @@ fn find_class(model: &Model, wanted: &str) -> anyhow::Result<u32> {
             Err(usage(format!("no class is called {wanted:?}, but {names}{more} begin so: name one of them")))
         }
     }
+}
+
+/// The name that most trigrams are shared with, if it is a good part of them.
+fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let trigrams = |text: &str| -> HashSet<[char; 3]> {
+        let padded: Vec<char> = format!("  {} ", text.to_lowercase()).chars().collect();
+        padded.windows(3).map(|window| [window[0], window[1], window[2]]).collect()
+    };
+    let own = trigrams(wanted);
+    let alike = |name: &'a str| {
+        let other = trigrams(name);
+        let shared = own.intersection(&other).count() as f64;
+        (shared / (own.len() + other.len()).max(1) as f64, name)
+    };
+    let best = names.map(alike).max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(a.1)));
+    best.filter(|&(share, _)| share > 0.2).map(|(_, name)| name)
 }
 
 fn print_neighbours(
@@ -218,9 +238,24 @@ fn print_neighbours(
         writeln!(out, "{}", json!({ "class": name, "neighbours": list }))?;
         return Ok(());
     }
-    writeln!(out, "classes most like {name:?}, by the cosine of their vectors")?;
+    let by = if model.sparse.is_some() { "vectors and sparse weights" } else { "vectors" };
+    writeln!(out, "classes most like {name:?}, by the cosine of their {by}")?;
     for (cosine, other) in neighbours {
         writeln!(out, "{cosine:8.3}  {}", model.class_name(other))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_name_is_recognised_and_nonsense_is_not() {
+        let names = ["Munich", "Vienna", "München-Gladbach", "Zürich"];
+        assert_eq!(nearest("Munnich", names.into_iter()), Some("Munich"));
+        assert_eq!(nearest("vienna,", names.into_iter()), Some("Vienna"));
+        assert_eq!(nearest("qqqq", names.into_iter()), None);
+        assert_eq!(nearest("", std::iter::empty()), None);
+    }
 }

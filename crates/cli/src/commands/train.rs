@@ -17,6 +17,7 @@ mod further;
 mod keep;
 mod run;
 mod settings;
+mod times;
 pub(crate) use settings::{SettingArguments, Settings};
 
 /// Trains a model from a file.
@@ -45,7 +46,8 @@ JSON lines or fastText's format, told from its content. Text is read twice: once
 to learn n-grams and labels, once to turn it into features. All may be compressed
 with gzip or zstd.
 
---test is only reported and never used to choose the model. --valid chooses: the
+--test is only reported, on a part of it while training and exactly at the end, and
+never used to choose the model. --valid chooses: the
 model that is saved is the one that was best on it.")]
 pub(crate) struct TrainArguments {
     /// The training examples; - is standard input
@@ -65,6 +67,9 @@ pub(crate) struct TrainArguments {
     /// Evaluate after so many steps instead
     #[arg(long, value_name = "N")]
     eval_iterations: Option<u64>,
+    /// Examples of --test that are looked at while training; all at the end. 0: always all
+    #[arg(long, value_name = "N", default_value_t = 2000)]
+    eval_examples: usize,
     /// Stop after so many evaluations on --valid without a better P@k (the smallest k)
     #[arg(long, value_name = "N", requires = "valid")]
     patience: Option<usize>,
@@ -88,6 +93,9 @@ pub(crate) struct TrainArguments {
     /// Look at every number after every step, and name the first tensor that is not finite
     #[arg(long)]
     detect_anomaly: bool,
+    /// Replace the model that is in --model
+    #[arg(long, conflicts_with = "resume")]
+    overwrite: bool,
     /// Save without what --resume needs: a third of the size
     #[arg(long)]
     without_training_state: bool,

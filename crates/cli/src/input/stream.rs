@@ -13,7 +13,7 @@ use lookalike::text::{Record, RecordBlocks, TextBlocks};
 use lookalike_report::human;
 
 use super::kind::{self, Kind};
-use super::{ReadArguments, Target, for_model, tell};
+use super::{ReadArguments, Target, for_model, matrix_to_predict, tell};
 use crate::output::inform;
 
 /// Calls `use_block` with the examples for a model, some at a time.
@@ -26,12 +26,15 @@ pub(crate) fn stream(
     let is_pipe = path == Path::new(STDIN) || !path.is_file();
     let head = if is_pipe { Vec::new() } else { kind::head(path).unwrap_or_default() };
     let target = Target::from(model);
-    match (read.kind_for(&target, || kind::kind_of(&head))?, target.text) {
+    // Nothing is known yet of what comes through a pipe.
+    let detect = || if head.is_empty() { Kind::Text } else { kind::kind_of(&head) };
+    match (read.kind_for(&target, detect)?, target.text) {
         (Kind::Text, Some(text)) => {
             let blocks = TextBlocks::open(path, read.of_text(false)?, &text.vectoriser)?;
             stream_text(path, blocks, use_block)
         }
         (Kind::Numbers, _) if !head.starts_with(MAGIC) => stream_numbers(path, &target, read, use_block),
+        (Kind::Matrix, _) => use_block(&matrix_to_predict(path, model, read)?.view()),
         // A packed file is mapped, so it costs no memory either; a matrix is read whole.
         _ => use_block(&for_model(path, model, read)?.view()),
     }

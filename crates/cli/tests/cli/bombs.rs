@@ -23,7 +23,7 @@ fn line_ends_without_end_are_not_kept_in_memory() {
     let folder = Folder::new();
     folder.write("bomb", with_line_ends(&format!("40 10 5\n{}", rows()), ""));
     assert!(folder.read("bomb").len() < 1 << 20);
-    let train = "train bomb --model m --epochs 1 --hidden 4 --budget 3 -q";
+    let train = "train bomb --model m --overwrite --epochs 1 --hidden 4 --budget 3 -q";
     let done = folder.run_with_little_memory(train, MEMORY);
     assert_eq!(done.code, Some(0), "{}", done.errors);
     // A row too many behind them all.

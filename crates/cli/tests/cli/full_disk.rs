@@ -48,7 +48,7 @@ fn a_full_disk_is_told_and_what_was_there_still_opens() {
         assert!(done.errors.contains("No space left") && !done.errors.contains("damaged"), "{}", done.errors);
         assert!(done.errors.contains("disk/"), "{}", done.errors);
     };
-    fails(&format!("{train} --epochs 1 --hidden 1024 --model disk/model"));
+    fails(&format!("{train} --epochs 1 --hidden 1024 --model disk/model --overwrite"));
     fails(&format!("{train} --epochs 1 --hidden 1024 --checkpoint disk/others --checkpoint-every 2steps"));
     fails("data synth --classes 80 --features 300 --train 60000 --test 100 --out disk/made");
     assert_eq!(folder.succeed("predict disk/model made/test.txt").out, before);

@@ -8,6 +8,7 @@ mod crash;
 mod damage;
 mod demo;
 mod files;
+mod first_hour;
 mod full_disk;
 mod further;
 mod interruption;

@@ -66,8 +66,18 @@ impl Folder {
 
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lookalike"));
-        command.args(words(line)).current_dir(self.folder.path());
+        command.args(words(line)).args(meant(line)).current_dir(self.folder.path());
         command
+    }
+
+    /// Runs exactly this, which must be refused; gives what was said.
+    #[track_caller]
+    pub(crate) fn refuse_to_replace(&self, line: &str) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lookalike"));
+        command.args(words(line)).current_dir(self.folder.path()).stdin(Stdio::null());
+        let done = Done::new(command.output().expect("the program runs"));
+        assert_eq!(done.code, Some(2), "{line}: {}", done.errors);
+        done.errors
     }
 
     pub(crate) fn run(&self, line: &str) -> Done {
@@ -100,6 +110,7 @@ impl Folder {
             .args(["-c", &format!("trap '' XFSZ; ulimit -f {blocks}; exec \"$0\" \"$@\"")])
             .arg(env!("CARGO_BIN_EXE_lookalike"))
             .args(words(line))
+            .args(meant(line))
             .current_dir(self.folder.path())
             .stdin(Stdio::null());
         Done::new(command.output().expect("sh runs"))
@@ -184,6 +195,12 @@ Colonia\tCologne|Colonia del Sacramento
 Tōkyō\tTokyo
 Токио\tTokyo
 ";
+
+/// A test that trains into the place of another model means it.
+fn meant(line: &str) -> Option<&'static str> {
+    let trains_anew = line.starts_with("train ") && line.contains("--model ") && !line.contains("--resume");
+    (trains_anew && !line.contains("--overwrite")).then_some("--overwrite")
+}
 
 /// Splits at spaces; `'` keeps words together.
 fn words(line: &str) -> Vec<String> {

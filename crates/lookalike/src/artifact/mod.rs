@@ -41,7 +41,7 @@ use crate::data::DataFingerprint;
 use crate::disk;
 use crate::hashing::{FamilyShape, TableCodes};
 use crate::model::{
-    ClassFrequencies, Model, Neighbours, NetworkConfig, SearchIndex, SparsePart, SparseStart,
+    Calibration, ClassFrequencies, Model, Neighbours, NetworkConfig, SearchIndex, SparsePart, SparseStart,
 };
 use crate::text::{LabelNames, TextPipeline};
 use crate::train::{
@@ -97,6 +97,9 @@ struct ConfigFile {
     /// The training examples that are kept, since version 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     neighbours: Option<NeighboursHeader>,
+    /// How scores become probabilities, since version 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calibration: Option<Calibration>,
     /// The search index, since version 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     search: Option<SearchHeader>,
@@ -270,6 +273,7 @@ impl Unfinished {
             names: model.names.is_some(),
             sparse: model.sparse.as_ref().map(SparseHeader::of),
             neighbours: model.neighbours.as_ref().map(NeighboursHeader::of),
+            calibration: model.calibration.clone(),
             search: model.search.as_ref().map(SearchHeader::of),
             state: state.map(|(state, refresh)| StateHeader::of(state, refresh)),
             files: Vec::new(),
@@ -376,6 +380,13 @@ pub fn load_checkpoint(directory: &Path) -> Result<Checkpoint, ModelError> {
     Ok(Checkpoint { model, state })
 }
 
+/// Whether a directory holds a model, of whatever version.
+pub fn is_model(directory: &Path) -> bool {
+    let header = std::fs::read(directory.join(CONFIG_FILE)).ok();
+    let header = header.and_then(|bytes| serde_json::from_slice::<Header>(&bytes).ok());
+    header.is_some_and(|header| header.format == FORMAT_NAME)
+}
+
 fn read_model(snapshot: &Snapshot, config: &ConfigFile) -> Result<Model, ModelError> {
     for entry in config.files.iter().filter(|entry| entry.name != TRAINING_FILE) {
         directory::check(snapshot, entry)?;
@@ -396,7 +407,8 @@ fn read_model(snapshot: &Snapshot, config: &ConfigFile) -> Result<Model, ModelEr
     let (directory, read) = (snapshot.directory(), |path: &Path| snapshot.read(path));
     let text = config.text.then(|| TextPipeline::load_by(directory, &read)).transpose()?;
     let names = config.names.then(|| LabelNames::load_by(directory, &read)).transpose()?;
-    let mut model = Model { network, sparse, neighbours, search, frequencies, text, names };
+    let calibration = config.calibration.clone();
+    let mut model = Model { network, sparse, neighbours, search, frequencies, calibration, text, names };
     if config.format_version < PRIORS_APART_SINCE {
         take_priors_out(&mut model, config);
     }

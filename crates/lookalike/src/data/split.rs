@@ -16,7 +16,12 @@ pub enum TestSize {
 /// test set, and a larger test set holds all of a smaller one: an example's
 /// place in the lottery depends on nothing but the seed and its number. O(n).
 pub fn split(examples: Examples<'_>, size: TestSize, seed: u64) -> Result<(Dataset, Dataset), DataError> {
-    let total = examples.len();
+    let (train, test) = split_places(examples.len(), size, seed)?;
+    Ok((Dataset::select(examples, &train), Dataset::select(examples, &test)))
+}
+
+/// As [`split`]: which of `total` examples go to train and which to test.
+pub fn split_places(total: usize, size: TestSize, seed: u64) -> Result<(Vec<usize>, Vec<usize>), DataError> {
     let wanted = match size {
         TestSize::Count(count) => count,
         TestSize::Fraction(share) if (0.0..=1.0).contains(&share) => (share * total as f64).round() as usize,
@@ -43,7 +48,7 @@ pub fn split(examples: Examples<'_>, size: TestSize, seed: u64) -> Result<(Datas
         in_test[example] = true;
     }
     let others: Vec<usize> = (0..total).filter(|&example| !in_test[example]).collect();
-    Ok((Dataset::select(examples, &others), Dataset::select(examples, &drawn)))
+    Ok((others, drawn))
 }
 
 #[cfg(test)]

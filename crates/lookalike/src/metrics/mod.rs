@@ -23,12 +23,15 @@
 //! there are none. Labels that the model does not know count in `|y|` and as
 //! classes never seen in training: an honest evaluation cannot forget them.
 //! Examples without labels are skipped and counted ([`Totals::skipped`]).
+//! What probabilities are worth, [`Reliability`] says.
 
 mod propensity;
+mod reliability;
 mod totals;
 mod values;
 
 pub use propensity::Propensity;
+pub use reliability::{BINS, Bin, Reliability};
 pub use totals::Totals;
 pub use values::MetricValues;
 

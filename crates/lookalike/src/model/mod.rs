@@ -4,11 +4,13 @@
 //! `w_i · E_x + b_i` for each class. Input and output layer are rows (a feature
 //! each, a class each) of which a batch touches few; hidden layers in between
 //! are small and dense. A class may own a sparse row besides ([`SparsePart`]), and
-//! the model may keep the examples it was trained on ([`Neighbours`]).
+//! the model may keep the examples it was trained on ([`Neighbours`]). What its scores
+//! mean as probabilities, its [`Calibration`] says.
 //!
 //! Architecture invariant: nothing here is needed for training alone. Moments,
 //! progress and settings belong to [`crate::train::TrainingState`].
 
+mod calibration;
 mod change;
 mod embeddings;
 mod examples_of_class;
@@ -22,6 +24,8 @@ mod search;
 mod sparse;
 mod view;
 
+pub(crate) use calibration::{CLASS_TERMS, EXAMPLE_TERMS, ExampleTerm, class_terms, example_terms};
+pub use calibration::{Calibration, LabelsPerExample, Probabilities, RANKS};
 pub use change::{ChangeError, Growth};
 pub use embeddings::Embeddings;
 pub(crate) use hidden::EXAMPLES_PER_BLOCK;
@@ -51,6 +55,9 @@ pub struct Model {
     pub search: Option<SearchIndex>,
     /// How often each class occurred in training.
     pub frequencies: ClassFrequencies,
+    /// How scores become probabilities; without it they are a softmax over all classes,
+    /// which is surer than it should be.
+    pub calibration: Option<Calibration>,
     /// How text becomes features and classes become names, if trained from text.
     pub text: Option<TextPipeline>,
     /// The classes' names, if they have names without being trained from text.
@@ -81,12 +88,36 @@ impl ClassFrequencies {
         }
         self.num_examples += more.num_examples;
     }
+
+    /// How many labels an example has.
+    pub fn labels_per_example(&self) -> LabelsPerExample {
+        let labels: u64 = self.examples_of_class.iter().map(|&count| u64::from(count)).sum();
+        match labels == self.num_examples as u64 {
+            true => LabelsPerExample::One,
+            false => LabelsPerExample::Several,
+        }
+    }
+
+    /// The share of training examples that have a class.
+    pub fn share(&self, class: u32) -> f32 {
+        let count = self.examples_of_class.get(class as usize).copied().unwrap_or(0);
+        (f64::from(count) / self.num_examples.max(1) as f64) as f32
+    }
 }
 
 impl Model {
     /// A network alone.
     pub fn new(network: Network, frequencies: ClassFrequencies) -> Self {
-        Self { network, sparse: None, neighbours: None, search: None, frequencies, text: None, names: None }
+        Self {
+            network,
+            sparse: None,
+            neighbours: None,
+            search: None,
+            frequencies,
+            calibration: None,
+            text: None,
+            names: None,
+        }
     }
 
     /// The number of classes.

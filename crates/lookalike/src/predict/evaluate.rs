@@ -1,7 +1,7 @@
 //! The outcome of an evaluation.
 
 use super::effort::Recall;
-use crate::metrics::MetricValues;
+use crate::metrics::{MetricValues, Reliability};
 
 /// Metrics of a model on examples; see [`Predictor::evaluate`](super::Predictor::evaluate).
 #[derive(Clone, Debug)]
@@ -12,6 +12,8 @@ pub struct Evaluation {
     pub examples: u64,
     /// Examples without labels, which do not.
     pub skipped: u64,
+    /// What the probabilities of first answers are worth, if they are calibrated.
+    pub reliability: Option<Reliability>,
     /// How many of the classes of exact rankings were found, where not every class was
     /// scored.
     pub recall: Option<Recall>,

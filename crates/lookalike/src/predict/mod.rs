@@ -14,6 +14,7 @@
 mod approximate;
 mod ask;
 mod best;
+mod calibrated;
 mod candidates;
 mod chosen;
 mod effort;

@@ -11,6 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
+use super::calibrated::calibrate;
 use super::candidates::{RerankScratch, rerank};
 use super::chosen::{ChosenClasses, ChosenScratch};
 use super::effort::Recall;
@@ -19,8 +20,8 @@ use super::fast::{FastScratch, FastSearch};
 use super::few::FewClasses;
 use super::{Ask, Search, SparseQueries, TopK, TopKScratch, top_k};
 use crate::data::{Dataset, Examples};
-use crate::metrics::{MetricOptions, Metrics, MetricsError, Totals, TrainingFrequencies};
-use crate::model::{Activations, Model};
+use crate::metrics::{MetricOptions, Metrics, MetricsError, Reliability, Totals, TrainingFrequencies};
+use crate::model::{Activations, Model, RANKS, SparsePart};
 use crate::text::Scratch as TextScratch;
 
 /// Examples that are embedded and ranked at a time.
@@ -90,16 +91,24 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
     pub fn rank_into(&self, examples: &Examples<'_>, batch: &[u32], ask: Ask<'_>, out: &mut TopK) {
         let mut scratch = self.scratch();
         self.model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
-        out.prepare(ask.k, ask.probabilities);
-        match ask.only {
-            None => match self.fast_search(ask.search, ask.k) {
-                Some(search) => {
-                    let embeddings = scratch.activations.embeddings();
-                    search.rank((examples, batch), embeddings, &mut scratch.fast, out);
-                }
-                None => self.rank_everything(examples, batch, &mut scratch, out),
-            },
-            Some(only) => self.rank_only(examples, batch, only, &mut scratch, out),
+        let calibration = self.model.calibration.as_ref().filter(|_| ask.probabilities);
+        out.prepare(ask.k, ask.probabilities && calibration.is_none());
+        match (ask.only, calibration) {
+            (None, None) => self.rank_all_classes(examples, batch, ask.search, &mut scratch, out),
+            (None, Some(calibration)) => {
+                out.prepare(ask.k.max(RANKS), false);
+                self.rank_all_classes(examples, batch, ask.search, &mut scratch, out);
+                out.probabilities = Some(calibrate(&self.model, calibration, (examples, batch), out, out));
+                out.shorten(ask.k);
+            }
+            (Some(only), None) => self.rank_only(examples, batch, only, &mut scratch, out),
+            (Some(only), Some(calibration)) => {
+                // What the others score says what these scores mean.
+                let mut best = TopK::new(RANKS);
+                self.rank_all_classes(examples, batch, ask.search, &mut scratch, &mut best);
+                self.rank_only(examples, batch, only, &mut scratch, out);
+                out.probabilities = Some(calibrate(&self.model, calibration, (examples, batch), &best, out));
+            }
         }
         if let Some(threshold) = ask.threshold {
             out.leave_at_least(threshold);
@@ -114,6 +123,25 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         let effort = effort.unwrap_or(index.effort).max(k.saturating_mul(EFFORT_PER_ANSWER));
         let few = FewClasses { cpu: self.cpu, model: &self.model, bias: &self.bias };
         (effort < self.model.num_classes()).then_some(FastSearch { few, index, effort })
+    }
+
+    /// Ranks all classes for examples whose embeddings are known, by the search that is
+    /// asked for.
+    fn rank_all_classes(
+        &self,
+        examples: &Examples<'_>,
+        batch: &[u32],
+        search: Search,
+        scratch: &mut Scratch,
+        out: &mut TopK,
+    ) {
+        match self.fast_search(search, out.k()) {
+            Some(search) => {
+                let embeddings = scratch.activations.embeddings();
+                search.rank((examples, batch), embeddings, &mut scratch.fast, out);
+            }
+            None => self.rank_everything(examples, batch, scratch, out),
+        }
     }
 
     /// Ranks all classes for examples whose embeddings are known.
@@ -218,17 +246,29 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         Some(data)
     }
 
-    /// The classes whose vectors have the highest cosine with a class's, best first.
-    /// O(classes · width).
+    /// The classes most like a class, best first: by the cosine of all that scores them,
+    /// class vectors and sparse weights as much as they count.
+    /// O(classes · width), and the sparse weights of all classes.
     pub fn lookalikes(&self, class: u32, count: usize) -> Vec<(f32, u32)> {
         let output = &self.model.network.output;
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
         let row_of = |class: u32, row: &mut [f32]| output.view().copy_row(class as usize, row);
         let mut own = vec![0.0; output.stride];
         row_of(class, &mut own);
+        let sparse = self.sparse_products(class);
+        let squared = |class: u32, row: &[f32]| {
+            let part = self.model.sparse.as_ref();
+            let of_sparse = |part: &SparsePart| {
+                let weights = part.row(class as usize).1;
+                part.blend().powi(2) * dot(weights, weights)
+            };
+            dot(row, row) + part.map_or(0.0, of_sparse)
+        };
+        let own_squared = squared(class, &own);
         let cosine = |row: &mut Vec<f32>, other: u32| {
             row_of(other, row);
-            (dot(&own, row) / (dot(&own, &own) * dot(row, row)).sqrt().max(f32::MIN_POSITIVE), other)
+            let product = dot(&own, row) + sparse.get(other as usize).copied().unwrap_or(0.0);
+            (product / (own_squared * squared(other, row)).sqrt().max(f32::MIN_POSITIVE), other)
         };
         let mut all: Vec<(f32, u32)> = (0..output.len as u32)
             .into_par_iter()
@@ -238,6 +278,22 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         all.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
         all.truncate(count);
         all
+    }
+
+    /// The products of a class's sparse weights with those of all classes; none without
+    /// a sparse part.
+    fn sparse_products(&self, class: u32) -> Vec<f32> {
+        let Some(part) = &self.model.sparse else { return Vec::new() };
+        let mut products = vec![0.0; self.model.num_classes()];
+        let postings = part.postings(self.model.num_features());
+        let (features, weights) = part.row(class as usize);
+        for (&feature, weight) in features.iter().zip(weights) {
+            let (classes, others) = postings.of(feature);
+            for (&other, other_weight) in classes.iter().zip(others) {
+                products[other as usize] += part.blend().powi(2) * weight * other_weight;
+            }
+        }
+        products
     }
 
     /// Ranks classes for every example and measures the result.
@@ -256,8 +312,13 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         let metrics = Metrics::new(options, Some(frequencies))?;
         let mut totals = Totals::new(&metrics);
         let mut recall = self.fast_search(search, metrics.k_max()).map(|_| Recall::default());
-        let ask = Ask { search, ..Ask::best(metrics.k_max()) };
+        let is_calibrated = self.model.calibration.is_some();
+        let mut reliability = is_calibrated.then(Reliability::default);
+        let ask = Ask { search, probabilities: is_calibrated, ..Ask::best(metrics.k_max()) };
         self.rank_all(examples, ask, |first, ranking| {
+            if let Some(reliability) = &mut reliability {
+                self.judge(examples, first, ranking, unknown_labels, reliability);
+            }
             if let Some(recall) = &mut recall {
                 let batch: Vec<u32> = (first as u32..).take(ranking.len()).collect();
                 recall.add(Recall::of(ranking, &self.rank(examples, &batch, Ask::best(ask.k))));
@@ -269,7 +330,26 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
             Ok::<(), MetricsError>(())
         })?;
         let (examples, skipped) = (totals.examples(), totals.skipped());
-        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, recall })
+        Ok(Evaluation { values: totals.values(&metrics), examples, skipped, recall, reliability })
+    }
+
+    /// Holds the first answers of examples with labels, from `first` on, against the truth.
+    fn judge(
+        &self,
+        examples: &Examples<'_>,
+        first: usize,
+        ranking: &TopK,
+        unknown_labels: &(dyn Fn(usize) -> usize + Sync),
+        reliability: &mut Reliability,
+    ) {
+        for i in 0..ranking.len() {
+            let labels = examples.labels(first + i);
+            let has_labels = !labels.is_empty() || unknown_labels(first + i) > 0;
+            let answer = ranking.example(i).classes.first().zip(ranking.values(i).next());
+            if let Some((class, probability)) = answer.filter(|_| has_labels) {
+                reliability.add(probability, labels.binary_search(class).is_ok());
+            }
+        }
     }
 
     fn scratch(&self) -> Scratch {

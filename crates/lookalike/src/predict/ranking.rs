@@ -27,6 +27,8 @@ pub struct TopK {
     pub(super) classes: Vec<u32>,
     pub(super) scores: Vec<f32>,
     pub(super) log_sum_exp: Vec<f32>,
+    /// Beside the scores, where a calibration gave them.
+    pub(super) probabilities: Option<Vec<f32>>,
 }
 
 impl TopK {
@@ -44,6 +46,7 @@ impl TopK {
             classes: Vec::new(),
             scores: Vec::new(),
             log_sum_exp: Vec::new(),
+            probabilities: None,
         }
     }
 
@@ -58,7 +61,7 @@ impl TopK {
     /// If `k` is 0.
     pub(super) fn prepare(&mut self, k: usize, probabilities: bool) {
         assert!(k > 0, "the best 0 classes of an example are no answer");
-        (self.k, self.wants_log_sum_exp) = (k, probabilities);
+        (self.k, self.wants_log_sum_exp, self.probabilities) = (k, probabilities, None);
     }
 
     /// An empty ranking of the best `k` classes that knows as much as this one.
@@ -69,9 +72,19 @@ impl TopK {
     /// The probabilities of an example's classes if they were asked for, else their
     /// scores.
     pub fn values(&self, example: usize) -> impl Iterator<Item = f32> + '_ {
-        let shift = self.log_sum_exp(example);
-        let value = move |&score: &f32| shift.map_or(score, |shift| (score - shift).exp());
-        self.example(example).scores.iter().map(value)
+        let (range, shift) = (self.places(example), self.log_sum_exp(example));
+        let calibrated = self.probabilities.as_ref().map(|all| &all[range.clone()]);
+        let value = move |(place, &score): (usize, &f32)| match (calibrated, shift) {
+            (Some(probabilities), _) => probabilities[place],
+            (None, Some(shift)) => (score - shift).exp(),
+            (None, None) => score,
+        };
+        self.scores[range].iter().enumerate().map(value)
+    }
+
+    fn places(&self, example: usize) -> std::ops::Range<usize> {
+        let start = example * self.stride;
+        start..start + self.lens[example]
     }
 
     /// How many classes an example was asked for.
@@ -91,15 +104,15 @@ impl TopK {
 
     /// The best classes of an example.
     pub fn example(&self, example: usize) -> Ranked<'_> {
-        let start = example * self.stride;
-        let range = start..start + self.lens[example];
+        let range = self.places(example);
         Ranked { classes: &self.classes[range.clone()], scores: &self.scores[range] }
     }
 
     /// The logarithm of the sum of `exp(score)` over *all* classes, if asked
-    /// for: the softmax probability of a class is `exp(score - log_sum_exp)`.
+    /// for and not calibrated: the softmax probability of a class is then
+    /// `exp(score - log_sum_exp)`.
     pub fn log_sum_exp(&self, example: usize) -> Option<f32> {
-        self.wants_log_sum_exp.then(|| self.log_sum_exp[example])
+        (self.wants_log_sum_exp && self.probabilities.is_none()).then(|| self.log_sum_exp[example])
     }
 
     /// Whether [`TopK::log_sum_exp`] is asked for.
@@ -145,6 +158,12 @@ impl TopK {
             });
     }
 
+    /// Leaves the best `k` classes of each example.
+    pub(super) fn shorten(&mut self, k: usize) {
+        self.k = k;
+        self.lens.iter_mut().for_each(|len| *len = k.min(*len));
+    }
+
     /// Leaves only classes whose value is at least so much.
     pub(super) fn leave_at_least(&mut self, threshold: f32) {
         for example in 0..self.len() {
@@ -155,6 +174,9 @@ impl TopK {
             for from in kept {
                 let to = start + self.lens[example];
                 (self.scores[to], self.classes[to]) = (self.scores[from], self.classes[from]);
+                if let Some(probabilities) = &mut self.probabilities {
+                    probabilities[to] = probabilities[from];
+                }
                 self.lens[example] += 1;
             }
         }
@@ -169,6 +191,7 @@ impl TopK {
         self.scores.resize(examples * self.stride, 0.0);
         self.log_sum_exp.clear();
         self.log_sum_exp.resize(examples, f32::NEG_INFINITY);
+        self.probabilities = None;
     }
 }
 

@@ -27,6 +27,8 @@ pub(super) struct Layout {
     /// Column of the weights, from 0.
     pub(super) weight: Option<usize>,
     label_separator: String,
+    /// What the header calls the columns.
+    names: Vec<String>,
 }
 
 /// A row: its fields and the line it begins on.
@@ -51,6 +53,7 @@ impl Layout {
             labels: None,
             weight: None,
             label_separator: options.label_separator.clone(),
+            names: Vec::new(),
         };
         let first = layout.rows(head, file)?.next().transpose()?;
         let first = first.ok_or_else(|| TextError::NoRecord { file: file.into() })?;
@@ -88,7 +91,30 @@ impl Layout {
         if options.weight.is_some() {
             layout.weight = Some(find(&options.weight, &[], 0)?);
         }
+        let names = names.into_iter().map(String::from).collect();
+        layout.names = if has_header { names } else { Vec::new() };
         Ok(layout)
+    }
+
+    pub(super) fn has_header(&self) -> bool {
+        self.header_line.is_some()
+    }
+
+    /// What it is, in words.
+    pub(super) fn describe(&self) -> String {
+        let column = |at: usize| match self.names.get(at) {
+            Some(name) => format!("column {}, {name:?}", at + 1),
+            None => format!("column {}", at + 1),
+        };
+        let separated = if self.delimiter == b'\t' { "tabs" } else { "commas" };
+        let header = match self.header_line {
+            Some(line) => format!("named on line {line}"),
+            None => "without a header".into(),
+        };
+        let labels = self.labels.map_or(String::new(), |at| {
+            format!(", labels are {}, separated by {:?}", column(at), self.label_separator)
+        });
+        format!("columns separated by {separated}, {header}; the text is {}{labels}", column(self.text))
     }
 
     pub(super) fn framing(&self) -> Framing {

@@ -31,6 +31,14 @@ impl Layout {
         Ok(Self { text: field(&options.text, &["text"])?.swap_remove(0), labels, weight })
     }
 
+    /// What it is, in words.
+    pub(super) fn describe(&self) -> String {
+        let names: Vec<String> = self.labels.iter().map(|name| format!("{name:?}")).collect();
+        let labels =
+            if names.is_empty() { String::new() } else { format!(", labels are {}", names.join(" or ")) };
+        format!("a JSON object a line; the text is {:?}{labels}", self.text)
+    }
+
     pub(super) fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
         lines(chunk.text(file)?, chunk.line)
             .filter(|(_, content)| !content.trim().is_empty())

@@ -39,16 +39,20 @@ mod source;
 mod store;
 mod stream;
 mod tokens;
+mod understanding;
 mod vectoriser;
 
 pub use corpus::{Report, TextDataset, fit_dataset, transform_dataset};
 pub use error::TextError;
 pub use extend::{Vocabulary, extend_dataset};
 pub use names::LabelNames;
-pub use npy::{dense_dataset, dense_dataset_extended, dense_dataset_with_names};
+pub use npy::{
+    dense_dataset, dense_dataset_extended, dense_dataset_with_names, dense_dataset_without_labels,
+};
 pub use numbered::{by_name, by_name_growing};
 pub use options::{Sizes, TextOptions};
 pub use pipeline::TextPipeline;
 pub use records::{Column, Format, ReadOptions, Record, TextFile};
 pub use stream::{RecordBlocks, TextBlock, TextBlocks};
+pub use understanding::Understanding;
 pub use vectoriser::{Feature, Scratch, Vectoriser};

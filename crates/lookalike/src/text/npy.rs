@@ -56,6 +56,18 @@ pub fn dense_dataset_with_names(
     read(matrix, labels, &label_rows(labels, label_separator)?, names)
 }
 
+/// A matrix alone: examples without labels, of a model with so many classes.
+pub fn dense_dataset_without_labels(matrix: &Path, num_classes: usize) -> Result<Dataset, TextError> {
+    let mut matrix = Matrix::open(matrix)?;
+    let mut dataset = Dataset::empty(matrix.columns, num_classes);
+    for line in 1..=matrix.rows {
+        let values = matrix.next_row(line)?;
+        dataset.push((0..).zip(values).filter(|&(_, value)| value != 0.0), &[]);
+    }
+    matrix.finish()?;
+    Ok(dataset)
+}
+
 fn label_rows(labels: &Path, separator: &str) -> Result<Vec<Vec<String>>, TextError> {
     let options = ReadOptions { format: Some(Format::Lines), ..Default::default() };
     let file = TextFile::open(labels, &options)?;

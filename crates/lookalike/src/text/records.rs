@@ -146,6 +146,18 @@ impl Layout {
         }
     }
 
+    /// What it is, in words.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::Delimited(layout) => layout.describe(),
+            Self::JsonLines(layout) => layout.describe(),
+            Self::FastText { prefix } => {
+                format!("fastText's format; words that begin with {prefix:?} are labels")
+            }
+            Self::Lines => "a text a line, without labels".into(),
+        }
+    }
+
     fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
         match self {
             Self::Delimited(layout) => layout.parse(chunk, file),
@@ -220,6 +232,10 @@ impl TextFile {
             Layout::FastText { .. } => Format::FastText,
             Layout::Lines => Format::Lines,
         }
+    }
+
+    pub(super) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Whether it says how much examples count.

@@ -89,6 +89,10 @@ pub struct TrainConfig {
     pub frozen_features: usize,
     /// The sparse part beside the network, if there is one.
     pub sparse: Option<SparseConfig>,
+    /// Whether up to a thousand examples, and never more than one in twenty, are held
+    /// out so that probabilities mean what they say
+    /// ([`Calibration`](crate::model::Calibration)). The sparse part holds them out too.
+    pub calibrate: bool,
     /// Decides all that is random.
     pub seed: u64,
 }
@@ -101,6 +105,8 @@ const SPARSE_ENTRIES_MAX: f64 = (1u64 << 27) as f64;
 const SHUFFLED_BYTES_MAX: usize = 4 << 30;
 /// Examples of a window then.
 const SHUFFLE_WINDOW: usize = 1 << 18;
+/// Learning rates above this are worth a word.
+const LR_USUAL_MAX: f32 = 0.5;
 
 /// By default the tables may give so many times the budget …
 const RETRIEVE_TIMES: usize = 20;
@@ -134,6 +140,7 @@ impl Default for TrainConfig {
             clip: None,
             frozen_features: 0,
             sparse: None,
+            calibrate: false,
             seed: 1,
         }
     }
@@ -340,7 +347,30 @@ impl TrainConfig {
             why.push(format!("auto: shuffled in windows of {SHUFFLE_WINDOW} examples, as the data is large"));
         }
         let budget = Some(budget);
-        (Self { epochs, batch, labels_counted, budget, sparse, shuffle_window, ..Self::default() }, why)
+        let chosen =
+            Self { epochs, batch, labels_counted, budget, sparse, shuffle_window, ..Self::default() };
+        (Self { calibrate: true, ..chosen }, why)
+    }
+
+    /// Settings that may be meant so, and hardly ever do any good: a sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.lr > LR_USUAL_MAX {
+            warnings.push(format!(
+                "the learning rate is {}; above {LR_USUAL_MAX} weights jump and nothing is learnt (usual: 0.001 to 0.05)",
+                self.lr
+            ));
+        }
+        warnings
+    }
+
+    /// How many examples are held out from training at most.
+    pub(super) fn held_out_max(&self) -> usize {
+        match &self.sparse {
+            Some(sparse) => sparse.held_out,
+            None if self.calibrate => SparseConfig::default().held_out,
+            None => 0,
+        }
     }
 
     /// Negatives an example for so many classes: `budget`, or `sparsity · N`. By default

@@ -10,6 +10,7 @@
 //! a [`Checkpoint`]. [`run`] is the one loop around its steps.
 
 mod by_key;
+mod calibrate;
 mod changed;
 mod config;
 mod context;

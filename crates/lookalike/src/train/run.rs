@@ -138,7 +138,7 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Trains until done. However it ends, the model has a search index.
+/// Trains until done. However it ends, the model is complete, with a search index.
 pub fn run(
     trainer: &mut Trainer<'_>,
     plan: &RunPlan<'_>,
@@ -146,6 +146,7 @@ pub fn run(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, TrainError> {
     let outcome = run_steps(trainer, plan, keeper, observer)?;
+    trainer.settle();
     trainer.index();
     Ok(outcome)
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use lookalike_kernels::Cpu;
 use rand::Rng as _;
 
+use super::calibrate::calibrate;
 use super::changed::ChangedClasses;
 use super::config::{ConfigError, TrainConfig};
 use super::context::StepContext;
@@ -231,28 +232,26 @@ impl<'a> Trainer<'a> {
         // Examples without a label or a weight teach nothing here and are left out.
         let teaches = |&i: &u32| examples.teaches(i as usize);
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
-        if let (None, Some(held_out)) = (config.sparse, &state.held_out) {
-            // Of a part that was dropped; they come back with the next epoch.
-            order.retain(|i| held_out.binary_search(i).is_err());
-        }
+        let held_out_max = config.held_out_max();
+        // Those of a part that was dropped come back with the next epoch.
+        let are_out = held_out_max > 0 || state.progress.position > 0;
+        let held_out = match state.held_out.take().filter(|_| are_out) {
+            Some(held_out) => {
+                order.retain(|i| held_out.binary_search(i).is_err());
+                held_out
+            }
+            None => hold_out(&mut order, held_out_max, config.seed),
+        };
         let mut sparse = config.sparse.map(|sparse| {
-            let held_out = match state.held_out.take() {
-                Some(held_out) => {
-                    order.retain(|i| held_out.binary_search(i).is_err());
-                    held_out
-                }
-                None => hold_out(&mut order, sparse.held_out, config.seed),
-            };
-            let training = if model.sparse.is_none() {
+            if model.sparse.is_none() {
                 SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
             } else {
                 let epoch_steps = order.len().div_ceil(config.batch) as u64;
                 let is_trained = config.sparse_rate_at(state.progress.iteration, epoch_steps) == 0.0;
                 SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
-            };
-            state.held_out = Some(held_out);
-            training
+            }
         });
+        state.held_out = (held_out_max > 0 || !held_out.is_empty()).then_some(held_out);
         // A file may say anything.
         let position = state.progress.position;
         if position > 0 && position >= order.len() {
@@ -396,6 +395,21 @@ impl<'a> Trainer<'a> {
         self.times
     }
 
+    /// Lets held-out examples say how the model's scores, as they are now, become
+    /// probabilities; the next step makes them worthless.
+    fn calibrate(&mut self) {
+        let start = Instant::now();
+        let held_out = self.state.held_out.as_deref().unwrap_or_default();
+        // A rank that knows some classes only can't rank all; its models have none.
+        if !self.shard.is_whole() {
+            return;
+        }
+        if self.model.calibration.is_none() && !held_out.is_empty() {
+            self.model.calibration = calibrate(self.cpu, &self.model, &self.examples, held_out);
+            self.state.progress.train_seconds += start.elapsed().as_secs_f64();
+        }
+    }
+
     /// Gives the model, as it is now, a search index; the next step makes it worthless.
     /// Held-out examples judge it, or else some that are trained on. A shard of the
     /// classes gets none.
@@ -416,6 +430,7 @@ impl<'a> Trainer<'a> {
     /// Trains on one batch.
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
         let start = Instant::now();
+        self.model.calibration = None;
         self.model.search = None;
         let sent_before = self.shard.collective().bytes_sent();
         let progress = self.state.progress;
@@ -505,7 +520,7 @@ impl<'a> Trainer<'a> {
     /// Fisher–Yates on the sorted order, so that an epoch's order depends on the
     /// seed and the epoch alone, also after resuming.
     fn shuffle(&mut self, epoch: usize) {
-        if let (None, Some(held_out)) = (&self.sparse, &mut self.state.held_out)
+        if let (0, Some(held_out)) = (self.state.config.held_out_max(), &mut self.state.held_out)
             && self.state.progress.position == 0
         {
             self.order.append(held_out);
@@ -545,8 +560,9 @@ impl<'a> Trainer<'a> {
         Ok(())
     }
 
-    /// The held-out examples then have nothing left to choose, and are trained on like the
-    /// others from the next epoch on; the sampler has to find all negatives itself.
+    /// Where nothing is calibrated, the held-out examples then have nothing left to choose,
+    /// and are trained on like the others from the next epoch on. The sampler has to find
+    /// all negatives itself.
     fn drop_sparse_part(&mut self) -> Result<(), ConfigError> {
         (self.model.sparse, self.model.neighbours) = (None, None);
         self.sparse = None;
@@ -558,11 +574,13 @@ impl<'a> Trainer<'a> {
 
     /// Makes the model complete as it is now, for whoever looks at it or keeps it before
     /// training is done: held-out examples choose how much its other parts count, the
-    /// nearest examples among them. What is trained next does not change by it.
+    /// nearest examples among them, and say what scores mean. What is trained next does not
+    /// change by it.
     pub fn settle(&mut self) {
         if !self.is_settled {
             self.choose(true);
         }
+        self.calibrate();
     }
 
     fn choose(&mut self, with_nearest: bool) {

@@ -25,7 +25,7 @@ pub(super) fn start(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn
     }
     if held_out > 0 {
         say(format!(
-            "{} examples are held out to choose how much sparse weights and nearest examples count",
+            "{} examples are held out to choose how much parts of the model count and what scores mean",
             count(held_out)
         ));
     }
@@ -59,6 +59,13 @@ pub(super) fn end(trainer: &Trainer<'_>, outcome: Outcome, had_sparse_part: bool
             None => blend(&trainer.model),
         });
     }
+    say(match &trainer.model.calibration {
+        Some(calibration) => {
+            format!("probabilities are calibrated on {} held-out examples", human::count(calibration.examples as u64))
+        }
+        None => "probabilities are not calibrated: they will be surer than they should (--calibrate true holds out \
+                 examples for it, of 200 or more)".into(),
+    });
     if let Some(index) = &trainer.model.search {
         let (effort, found) = (human::count(index.effort as u64), 100.0 * index.recall);
         say(format!(

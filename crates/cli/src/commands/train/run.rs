@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use lookalike::artifact::{self, Checkpoints, DirectoryKeeper, DirectoryLock, ModelError, check_destination};
+use lookalike::data::Dataset;
 use lookalike::data::write::{check_file, check_folder};
 use lookalike::metrics::Metrics;
 use lookalike::model::Model;
@@ -19,6 +20,7 @@ use lookalike_report::human;
 
 use super::further::Further;
 use super::keep::Kept;
+use super::times::{Part, Times};
 use super::{Settings, TrainArguments, describe};
 use crate::exit::{INTERRUPTED, usage};
 use crate::input::{self, Input};
@@ -40,6 +42,7 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
             "--checkpoint is for one process: several save with --model, and go on from there",
         ));
     }
+    let mut times = Times::start();
     if let (Some(directory), true, true) = (&arguments.model, arguments.resume, arguments.print_config) {
         let saved = artifact::load(directory)?;
         let text = saved.model.text.as_ref().map(|text| text.vectoriser.options().into());
@@ -76,6 +79,9 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
             (None, input::for_training(&arguments.train, &text, &arguments.read, &arguments.weights)?)
         }
     };
+    let (path, seconds) = (arguments.train.display(), human::seconds(times.enter(Part::Reading)));
+    say(format!("read {path} in {seconds}"));
+    data.understood().iter().for_each(|line| say(line.clone()));
     let learnt = data.take_learnt();
     let mut trainer = match (earlier, previous) {
         (Some((model, num_new)), _) => {
@@ -95,19 +101,31 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
             trainer
         }
     };
+    for warning in trainer.state.config.warnings() {
+        inform!("note: {warning}");
+    }
     describe::start(&trainer, &data.view(), &say);
+    if trainer.is_done() {
+        let epochs = trainer.state.progress.epoch;
+        say(format!(
+            "nothing is left to do: the model has had its {epochs} epochs; ask for more with --epochs"
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
     let test = open_other(arguments.test.as_deref(), &trainer, arguments)?;
     let valid = open_other(arguments.valid.as_deref(), &trainer, arguments)?;
     if let (Some(path), Some(valid)) = (&arguments.valid, &valid) {
         check_labels(path, valid)?;
     }
-    let inputs = [test.as_ref(), valid.as_ref()];
-    let (outcome, saved) = train_and_save(arguments, &mut trainer, checkpoints, inputs, &say)?;
+    let inputs = (test.as_ref(), valid.as_ref());
+    let (outcome, saved) = train_and_save(arguments, &mut trainer, checkpoints, inputs, &mut times, &say)?;
+    times.enter(Part::Evaluation);
     if let Some(test) = &test
         && let Some(evaluation) = measure_saved(arguments, &trainer, saved, test)?
     {
         crate::commands::evaluate::print(&evaluation, test.unknown_labels_total(), false)?;
     }
+    say(times.end());
     Ok(if outcome == Outcome::Stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
 }
 
@@ -208,6 +226,12 @@ fn go_on<'a>(
 fn check_outputs(arguments: &TrainArguments) -> anyhow::Result<()> {
     if let Some(directory) = &arguments.model {
         check_destination(directory)?;
+        if artifact::is_model(directory) && !arguments.resume && !arguments.overwrite {
+            return Err(usage(format!(
+                "{} holds a model: --resume goes on with it, --overwrite replaces it",
+                directory.display()
+            )));
+        }
     }
     if let Some(folder) = &arguments.checkpoint {
         check_folder(folder).context("--checkpoint")?;
@@ -272,14 +296,24 @@ fn train_and_save(
     arguments: &TrainArguments,
     trainer: &mut Trainer<'_>,
     checkpoints: Option<Checkpoints>,
-    [test, valid]: [Option<&Input>; 2],
+    (test, valid): (Option<&Input>, Option<&Input>),
+    times: &mut Times,
     say: &dyn Fn(String),
 ) -> anyhow::Result<(Outcome, Saved)> {
     let mut progress = progress(arguments, trainer)?;
     let watched = valid.or(test);
-    let unknown = |i: usize| watched.map_or(0, |input| input.unknown_labels(i));
+    // What only tells how training goes need not be exact; the end is.
+    let most = if valid.is_some() { 0 } else { arguments.eval_examples };
+    let sample = watched.and_then(|input| Sample::of(input, most));
+    if let (Some(sample), Some(input)) = (&sample, watched) {
+        let (some, all) = (sample.places.len(), input.view().len());
+        let (some, all) = (human::count(some as u64), human::count(all as u64));
+        say(format!("while training, metrics are of {some} of {all} test examples (--eval-examples 0: all)"));
+    }
+    let place = |i: usize| sample.as_ref().map_or(i, |sample| sample.places[i]);
+    let unknown = |i: usize| watched.map_or(0, |input| input.unknown_labels(place(i)));
     let validation = watched.map(|input| Validation {
-        examples: input.view(),
+        examples: sample.as_ref().map_or_else(|| input.view(), |sample| sample.data.view()),
         unknown_labels: &unknown,
         every: match arguments.eval_iterations {
             Some(steps) => Every::Iterations(steps),
@@ -292,6 +326,8 @@ fn train_and_save(
     Metrics::new(&arguments.metrics.options(), None)?;
     let limit = arguments.time_limit.map(Duration::try_from_secs_f64).transpose();
     let limit = limit.map_err(|_| usage("--time-limit must be a number of seconds, 0 or more"))?;
+    times.enter(Part::Training);
+    let trained_before = trainer.state.progress.train_seconds;
     let plan = RunPlan {
         validation,
         time_limit: limit,
@@ -312,6 +348,9 @@ fn train_and_save(
     progress.finish();
     let written = kept.checkpoints.as_mut().map_or(Ok(()), Checkpoints::wait);
     let outcome = result?;
+    let seconds = times.enter(Part::Saving);
+    let trained = trainer.state.progress.train_seconds - trained_before;
+    times.moved(Part::Training, Part::Evaluation, (seconds - trained).max(0.0));
     describe::end(trainer, outcome, had_sparse_part, say);
     progress.wire().into_iter().for_each(say);
     let saved = kept.model.map(|model| save(trainer, model, say)).transpose()?;
@@ -339,6 +378,23 @@ fn find_best(
         }
     }
     Ok(())
+}
+
+/// Some of the examples of a file, evenly spread.
+struct Sample {
+    places: Vec<usize>,
+    data: Dataset,
+}
+
+impl Sample {
+    /// At most `most` examples; none if that is all of them, or 0.
+    fn of(input: &Input, most: usize) -> Option<Self> {
+        let all = input.view().len();
+        (most > 0 && all > most).then(|| {
+            let places: Vec<usize> = (0..most).map(|i| i * all / most).collect();
+            Self { data: Dataset::select(input.view(), &places), places }
+        })
+    }
 }
 
 /// Saves the model, unless the best one is there already.

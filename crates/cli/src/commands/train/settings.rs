@@ -115,6 +115,9 @@ pub(crate) struct SettingArguments {
     /// Re-hash only what changed: never, always or auto
     #[arg(long, value_name = "NAME", value_parser = named::<lookalike::hashing::Incremental>)]
     incremental: Option<lookalike::hashing::Incremental>,
+    /// Hold out examples so that probabilities mean what they say: true or false
+    #[arg(long, value_name = "BOOL")]
+    calibrate: Option<bool>,
     /// How queries walk the tables: once, widening (again with fewer functions where they give
     /// too few; the default where the best of many are selected), or paper (its algorithm 3 to
     /// the letter: tables in order, whole buckets)
@@ -197,6 +200,7 @@ impl SettingArguments {
             config.clip = self.clip;
         }
         set(&mut config.adam.decay, &self.adam);
+        set(&mut config.calibrate, &self.calibrate);
         set(&mut config.seed, &self.seed);
         let lsh = &mut config.lsh;
         set(&mut lsh.family, &self.hash);
@@ -273,7 +277,24 @@ impl Settings {
     fn to_table(&self) -> anyhow::Result<toml::Table> {
         let mut table = toml::Table::try_from(&self.training)?;
         table.insert(TEXT.into(), toml::Value::try_from(&self.text)?);
+        table.iter_mut().for_each(|(_, value)| as_people_write(value));
         Ok(table)
+    }
+}
+
+/// Numbers of 32 bits as the shortest decimals that mean them: 0.01, not
+/// 0.009999999776482582.
+fn as_people_write(value: &mut toml::Value) {
+    match value {
+        toml::Value::Float(number) => {
+            let narrow = *number as f32;
+            if f64::from(narrow) == *number {
+                *number = narrow.to_string().parse().unwrap_or(*number);
+            }
+        }
+        toml::Value::Array(values) => values.iter_mut().for_each(as_people_write),
+        toml::Value::Table(table) => table.iter_mut().for_each(|(_, value)| as_people_write(value)),
+        _ => {}
     }
 }
 
