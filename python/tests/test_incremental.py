@@ -103,7 +103,8 @@ def test_the_command_line_changes_classes_of_a_model_from_here(pets, tmp_path, c
 
 def test_weights(generated):
     train, test = generated
-    quick = {**QUICK, "epochs": 2}
+    # Samplers draw by the number of an example.
+    quick = {**QUICK, "epochs": 2, "sampler": "full"}
     plain = ExtremeClassifier(**quick).fit(train.X, train.Y)
     ones = ExtremeClassifier(**quick).fit(train.X, train.Y, sample_weight=np.ones(3000))
     np.testing.assert_array_equal(ones.decision_function(test.X), plain.decision_function(test.X))
