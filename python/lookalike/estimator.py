@@ -279,7 +279,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def remove_classes(self, classes: Any) -> Self:
-        """Removes classes. What the others score stays as it is."""
+        """Removes classes. What the others score stays as it is, but for nearest examples."""
         check_is_fitted(self)
         removed = self._places(classes)
         self._model.remove_classes(removed)

@@ -35,7 +35,7 @@ def url(request, program):
         assert service.wait(timeout=60) == 0
 
 
-def test_answers_are_as_described(url):
+def test_answers_are_as_described(url, tmp_path):
     schemathesis = pathlib.Path(sys.executable).with_name("schemathesis")
     options = ["--max-examples", "50", "--seed", "1", "--phases", "examples,fuzzing", "--generation-database", "none"]
     # What is good JSON may still be wrong for the model: no schema knows its classes and features.
@@ -44,5 +44,7 @@ def test_answers_are_as_described(url):
         [schemathesis, "run", f"{url}openapi.json", "-H", f"Authorization: Bearer {TOKEN}", "--no-color", *options],
         capture_output=True,
         text=True,
+        # It leaves files where it runs.
+        cwd=tmp_path,
     )
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]

@@ -9,7 +9,7 @@ use lookalike::loss::Loss;
 use lookalike::metrics::MetricOptions;
 use lookalike::model::{Numbers, Storage};
 use lookalike::random::{Stream, below, mix};
-use lookalike::sampling::{LshConfig, MixedConfig, MixedQuery, SamplerKind};
+use lookalike::sampling::{LshConfig, MixedConfig, MixedQuery, SamplerKind, Walk};
 use lookalike::train::{Checkpoint, SparseConfig, TrainConfig, TrainError, Trainer};
 use lookalike_kernels::Cpu;
 
@@ -124,6 +124,25 @@ fn filled_tables_train_as_on_one_process() {
     // Tables that give far too little, so that most is drawn.
     let lsh = LshConfig { k: Some(3), l: Some(2), fill: true, ..LshConfig::default() };
     assert_as_one_process(&TrainConfig { lsh, ..config(SamplerKind::LshEmbedding) });
+}
+
+#[test]
+fn other_walks_train_as_on_one_process() {
+    // So few tables that walks end in wide buckets, of centred vectors.
+    let walk = Some(Walk::Widening);
+    let lsh = LshConfig { k: Some(4), l: Some(3), walk, centre: true, ..LshConfig::default() };
+    assert_as_one_process(&TrainConfig { lsh, ..config(SamplerKind::LshLabel) });
+    let lsh = LshConfig { k: Some(2), l: Some(12), walk: Some(Walk::Paper), ..LshConfig::default() };
+    assert_as_one_process(&TrainConfig { lsh, ..config(SamplerKind::LshEmbedding) });
+}
+
+#[test]
+fn the_best_of_many_train_as_on_one_process() {
+    // Limits from all scores, and from a sample.
+    for budget in [20, 100] {
+        let config = config(SamplerKind::LshEmbedding);
+        assert_as_one_process(&TrainConfig { budget: Some(budget), retrieve: Some(300), ..config });
+    }
 }
 
 #[test]

@@ -27,6 +27,10 @@ const NEWEST: f64 = 0.1;
 /// system let wait once says little about the next.
 const SURPRISE_MAX: f64 = 4.0;
 
+/// So many examples may always wait: what is slow alone is quicker in company, and only
+/// a batch can show it.
+const COMPANY: usize = 8;
+
 /// A request that waits.
 pub(crate) struct Job {
     pub(crate) query: Query,
@@ -98,7 +102,8 @@ impl Queue {
             return Err(ApiError::stopping());
         }
         let wait = line.items as f64 * line.item_seconds;
-        if line.jobs.len() >= self.settings.requests || wait > self.settings.wait_max.as_secs_f64() {
+        let is_long = line.items >= COMPANY && wait > self.settings.wait_max.as_secs_f64();
+        if is_long || line.jobs.len() >= self.settings.requests {
             let message = format!("{} requests are waiting already; ask again later", line.jobs.len());
             return Err(ApiError::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", message));
         }
@@ -231,13 +236,11 @@ mod tests {
 
     #[test]
     fn who_would_wait_too_long_is_turned_away() {
-        let settings = QueueSettings { wait_max: Duration::from_millis(10), ..QueueSettings::default() };
+        let settings = QueueSettings { wait_max: Duration::from_millis(42), ..QueueSettings::default() };
         let queue = queue(settings);
         queue.learn(1, Duration::from_millis(4));
-        // 0, then 4 and 8 milliseconds of work wait before the next; then 12.
-        for _ in 0..3 {
-            queue.put(job(1).0).unwrap();
-        }
+        // Before the last of these ten wait, that is 40 milliseconds; then 44.
+        (0..11).for_each(|_| queue.put(job(1).0).unwrap());
         let error = queue.put(job(1).0).unwrap_err();
         assert_eq!((error.status.as_u16(), error.code), (429, "queue_full"));
         queue.take().unwrap();
@@ -245,12 +248,20 @@ mod tests {
     }
 
     #[test]
+    fn a_few_may_wait_however_slow_the_model() {
+        let queue = queue(QueueSettings::default());
+        queue.learn(1, Duration::from_secs(1));
+        (0..COMPANY).for_each(|_| queue.put(job(1).0).unwrap());
+        assert_eq!(queue.put(job(1).0).unwrap_err().code, "queue_full");
+    }
+
+    #[test]
     fn one_slow_batch_closes_no_door() {
-        let settings = QueueSettings { wait_max: Duration::from_millis(10), ..QueueSettings::default() };
+        let settings = QueueSettings { wait_max: Duration::from_millis(20), ..QueueSettings::default() };
         let queue = queue(settings);
         queue.learn(1, Duration::from_millis(1));
         queue.learn(1, Duration::from_secs(10));
-        (0..5).for_each(|_| queue.put(job(1).0).unwrap());
+        (0..10).for_each(|_| queue.put(job(1).0).unwrap());
         // If they are all slow, it does.
         (0..50).for_each(|_| queue.learn(1, Duration::from_secs(10)));
         assert_eq!(queue.put(job(1).0).unwrap_err().code, "queue_full");

@@ -30,6 +30,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::{Block, HashFamily, HashScratch, Occupancy};
+use crate::collective::Shard;
 use crate::model::RowsView;
 use crate::scratch::PerThread;
 
@@ -126,6 +127,14 @@ impl HashTables {
         Self { mean: Some(ClassMean::default()), ..self }
     }
 
+    /// Tables of the classes of one rank: if they forget the mean, then that of all ranks.
+    pub(crate) fn of_shard(mut self, shard: &Shard) -> Self {
+        if let Some(mean) = &mut self.mean {
+            mean.shard = Some(shard.clone());
+        }
+        self
+    }
+
     /// Lays class vectors side by side as they are hashed.
     pub fn load_classes(&self, cpu: Cpu, class_vectors: RowsView<'_>, classes: &[u32], block: &mut Block) {
         block.load(cpu, class_vectors, classes);
@@ -168,12 +177,17 @@ impl HashTables {
     /// Where in [`ids`](Self::ids) the classes are that have the query's code but for its
     /// first `spared` functions, of [`functions_to_spare`](Self::functions_to_spare).
     pub fn wide_span(&self, table: usize, code: u32, spared: u32) -> Range<usize> {
+        let codes = self.wide_codes(code, spared);
+        let start = table * self.classes;
+        let offset = |code: u32| start + self.offsets[self.offset_at(table, code)] as usize;
+        offset(codes.start)..offset(codes.end)
+    }
+
+    /// The codes whose buckets stand in a [`wide_span`](Self::wide_span), one after the other.
+    pub(crate) fn wide_codes(&self, code: u32, spared: u32) -> Range<u32> {
         let bits = spared * self.family.shape().shift();
         let first = code >> bits << bits;
-        let end = (first as usize + (1 << bits)).min(self.family.buckets());
-        let start = table * self.classes;
-        let offset = |code: usize| start + self.offsets[self.offset_at(table, code as u32)] as usize;
-        offset(first as usize)..offset(end)
+        first..(first as usize + (1 << bits)).min(self.family.buckets()) as u32
     }
 
     /// Asks memory for what [`span`](Self::span) reads.
@@ -269,11 +283,14 @@ struct ClassMean {
     mean: Vec<f32>,
     /// Sums of [`CHUNK`]s of classes, which are added up in their order.
     sums: Vec<f32>,
+    /// Where other ranks have more classes.
+    shard: Option<Shard>,
 }
 
 impl ClassMean {
     fn take(&mut self, class_vectors: RowsView<'_>) {
         let (classes, dim) = (class_vectors.len(), class_vectors.dim);
+        let of_all = self.shard.as_ref().map_or(classes, Shard::num_classes);
         self.sums.clear();
         self.sums.resize(classes.div_ceil(CHUNK) * dim, 0.0);
         self.sums.par_chunks_exact_mut(dim).enumerate().for_each(|(chunk, sum)| {
@@ -284,7 +301,10 @@ impl ClassMean {
         self.mean.clear();
         self.mean.resize(dim, 0.0);
         for sum in self.sums.chunks_exact(dim) {
-            self.mean.iter_mut().zip(sum).for_each(|(mean, x)| *mean += x / classes as f32);
+            self.mean.iter_mut().zip(sum).for_each(|(mean, x)| *mean += x / of_all as f32);
+        }
+        if let Some(shard) = &self.shard {
+            shard.collective().sum_f32(&mut self.mean);
         }
     }
 }

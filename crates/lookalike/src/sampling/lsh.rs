@@ -243,19 +243,12 @@ impl LshSampler {
     /// Algorithm 3. `codes` holds a code for every table, [`LANES`] apart.
     fn walk_tables(&self, set: &mut Gather<'_>, limit: usize, codes: &[u32], rng: &mut Rng) {
         let start = self.first_table(rng);
-        let to_spare = if self.walk == Walk::Widening { self.tables.functions_to_spare() } else { 0 };
-        for spared in 0..=to_spare {
+        for spared in 0..=self.walk.to_spare(&self.tables) {
             self.walk_round(set, limit, codes, (start, spared), rng);
-            if self.is_enough(set, limit) {
+            if self.walk.is_enough(set.len(), limit) {
                 break;
             }
         }
-    }
-
-    /// Whether a set that may have `limit` classes needs no further bucket. In the paper
-    /// one that has just reached it gets one more.
-    fn is_enough(&self, set: &Gather<'_>, limit: usize) -> bool {
-        if self.walk == Walk::Paper { set.len() > limit } else { set.len() >= limit }
     }
 
     /// Once round the tables from `start` on, with all functions but those `spared`.
@@ -273,7 +266,7 @@ impl LshSampler {
         let ids = self.tables.ids();
         let mut spans: [_; AHEAD] = std::array::from_fn(|_| 0..0);
         for first in (0..tables).step_by(AHEAD) {
-            if self.is_enough(set, limit) {
+            if self.walk.is_enough(set.len(), limit) {
                 break;
             }
             // Offsets and bucket starts are cache misses that do not depend on
@@ -290,7 +283,7 @@ impl LshSampler {
             let touched = spans[..ahead].iter().filter_map(|span| ids.get(span.start));
             std::hint::black_box(touched.fold(0, |all, id| all ^ id));
             for span in &spans[..ahead] {
-                if self.is_enough(set, limit) {
+                if self.walk.is_enough(set.len(), limit) {
                     break;
                 }
                 match self.walk {
@@ -301,8 +294,9 @@ impl LshSampler {
         }
     }
 
+    /// The table with which a walk begins.
     fn first_table(&self, rng: &mut Rng) -> usize {
-        if self.walk == Walk::Paper { 0 } else { first_table(self.tables.family().tables(), rng) }
+        self.walk.first_table(self.tables.family().tables(), rng)
     }
 
     /// Lays the queries of a block of examples side by side.
@@ -326,9 +320,25 @@ impl LshSampler {
     }
 }
 
-/// The table with which a walk begins.
-pub(super) fn first_table(tables: usize, rng: &mut Rng) -> usize {
-    below(rng.next_u64(), tables as u32) as usize
+impl Walk {
+    /// The table with which a walk begins.
+    pub(super) fn first_table(self, tables: usize, rng: &mut Rng) -> usize {
+        match self {
+            Self::Paper => 0,
+            _ => below(rng.next_u64(), tables as u32) as usize,
+        }
+    }
+
+    /// Whether `len` classes of `limit` need no further bucket. In the paper a set that
+    /// has just reached it gets one more.
+    pub(super) fn is_enough(self, len: usize, limit: usize) -> bool {
+        if self == Self::Paper { len > limit } else { len >= limit }
+    }
+
+    /// How many functions it may do without in the end.
+    pub(super) fn to_spare(self, tables: &HashTables) -> u32 {
+        if self == Self::Widening { tables.functions_to_spare() } else { 0 }
+    }
 }
 
 /// The true label whose turn it is to ask the tables for an example of the batch.

@@ -20,7 +20,6 @@ use crate::metrics::{MetricOptions, Metrics, MetricsError, Totals, TrainingFrequ
 use crate::model::{Activations, Model, Numbers, Rows};
 use crate::optim::{RowMoments, ScalarMoments};
 use crate::predict::{Evaluation, Predictor, Search, TopK, TopKScratch, top_k};
-use crate::sampling::Walk;
 
 /// Examples that are embedded and ranked at a time.
 const EVALUATED_AT_ONCE: usize = 1024;
@@ -34,19 +33,6 @@ pub(super) fn check(config: &TrainConfig, model: &Model, shard: &Shard) -> Resul
         return Err(TrainError::NotSharded(
             "sparse weights and nearest examples are not shared among ranks yet: train a network alone with \
              --preset plain, or with one process",
-        ));
-    }
-    if config.keep_for(shard.num_classes()).is_some() {
-        return Err(TrainError::NotSharded(
-            "the best of many classes can't be selected over several ranks yet: train on all that the tables give \
-             with --retrieve 0",
-        ));
-    }
-    let walks_once = config.lsh.walk.is_none_or(|walk| walk == Walk::Once);
-    if config.sampler.uses_tables() && (!walks_once || config.lsh.centre) {
-        return Err(TrainError::NotSharded(
-            "over several ranks hash tables are walked once and hash class vectors as they are: use --walk once and \
-             leave --centre out",
         ));
     }
     if shard.num_classes() < shard.collective().size() {

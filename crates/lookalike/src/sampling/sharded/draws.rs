@@ -9,7 +9,7 @@
 
 use rand_xoshiro::rand_core::Rng as _;
 
-use super::lsh::{SetRoom, Walk};
+use super::lsh::{ExampleWalk, SetRoom};
 use crate::collective::Shard;
 use crate::random::below;
 
@@ -17,7 +17,7 @@ const WORD: usize = u32::BITS as usize;
 
 /// Draws until each set has `budget` negatives, as
 /// [`Gather::draw_uniform`](super::super::gather::Gather::draw_uniform) does.
-pub(super) fn draw(shard: &Shard, budget: usize, walks: &mut [Walk], set: &mut SetRoom) {
+pub(super) fn draw(shard: &Shard, budget: usize, walks: &mut [ExampleWalk], set: &mut SetRoom) {
     let classes = shard.num_classes();
     let (mut by_trial, mut one_by_one) = (Vec::new(), Vec::new());
     for walk in walks {
@@ -35,7 +35,7 @@ pub(super) fn draw(shard: &Shard, budget: usize, walks: &mut [Walk], set: &mut S
 }
 
 /// Draws from all classes, and passes over those that are in the set.
-fn draw_by_trial(shard: &Shard, mut walks: Vec<(&mut Walk, usize)>, set: &mut SetRoom) {
+fn draw_by_trial(shard: &Shard, mut walks: Vec<(&mut ExampleWalk, usize)>, set: &mut SetRoom) {
     let (own, classes) = (shard.classes(), shard.num_classes() as u32);
     while let Some(most) = walks.iter().map(|walk| walk.1).max() {
         let words = (most + most / 4).div_ceil(WORD) + 1;
@@ -75,7 +75,7 @@ fn draw_by_trial(shard: &Shard, mut walks: Vec<(&mut Walk, usize)>, set: &mut Se
 }
 
 /// Selection sampling (Knuth, volume 2, algorithm S) over all classes.
-fn draw_one_by_one(shard: &Shard, mut walks: Vec<(&mut Walk, usize, usize)>) {
+fn draw_one_by_one(shard: &Shard, mut walks: Vec<(&mut ExampleWalk, usize, usize)>) {
     let (own, classes) = (shard.classes(), shard.num_classes());
     let words = classes.div_ceil(WORD);
     let mut bits = vec![0u32; walks.len() * words];

@@ -7,11 +7,14 @@
 //! its buckets hold and how many of them are new. With the sums of these counts every
 //! rank knows where the budget of one process ends. In the last bucket that process
 //! would take a random run of classes; ranks tell each other their counts of
-//! that bucket, and each knows which of its own are in the run.
+//! that bucket, and each knows which of its own are in the run ([`super::runs`]). Where
+//! all tables give too little, the same again with wider buckets, for the examples that
+//! need it.
 //!
 //! Cost: a walk through all tables instead of through as many as the budget needs;
 //! eight bytes an example and table on the wire, whatever the number of classes.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use lookalike_kernels::{Cpu, LANES};
@@ -19,10 +22,10 @@ use rand_xoshiro::rand_core::Rng as _;
 use rayon::prelude::*;
 
 use super::super::gather::{Gather, Marks};
-use super::super::lsh::{Plan, Query, Rest, asking_label, first_table};
+use super::super::lsh::{Plan, Query, Rest, Walk, asking_label};
 use super::super::{Candidates, Counts, Request, Sampler, SamplerStats};
-use super::draws;
-use crate::collective::{Collective, Shard};
+use super::{draws, runs};
+use crate::collective::Shard;
 use crate::hashing::{Block, HashScratch, HashTables};
 use crate::model::RowsView;
 use crate::random::{Rng, Stream, below, rng};
@@ -35,8 +38,8 @@ pub(super) struct ShardedLsh {
     plan: Plan,
     shard: Shard,
     /// By example of the batch.
-    walks: Vec<Walk>,
-    /// By example and table: classes in the bucket, and new ones among them.
+    walks: Vec<ExampleWalk>,
+    /// By example that still walks, and table: classes in the bucket, and new ones among them.
     counts: Vec<[u32; 2]>,
     /// The vectors that labels ask with, a row an example.
     label_rows: Vec<f32>,
@@ -83,7 +86,7 @@ impl SetRoom {
 
 /// One example's set while ranks find it together.
 #[derive(Debug)]
-pub(super) struct Walk {
+pub(super) struct ExampleWalk {
     pub rng: Rng,
     /// Own true labels, and how many all ranks have.
     pub truths: Vec<u32>,
@@ -96,25 +99,30 @@ pub(super) struct Walk {
     pub own_found: usize,
     /// Negatives that all ranks have drawn.
     pub drawn_by_all: usize,
-    /// Of this walk: where the classes of each table end in `own`.
+    /// The query's code in each table.
+    pub codes: Vec<u32>,
+    /// The table with which the walk begins.
+    first_table: usize,
+    /// Of this round: where the classes of each table end in `own`, after where they begin.
     ends: Vec<u32>,
-    /// Of this walk: where the bucket of each table is.
-    buckets: Vec<std::ops::Range<usize>>,
-    cut: Option<Cut>,
+    /// Where this round ends within a bucket.
+    pub cut: Option<Cut>,
 }
 
 /// The last bucket of a walk, of which only a run is taken.
 #[derive(Clone, Copy, Debug)]
-struct Cut {
+pub(super) struct Cut {
     /// The table, counted from the walk's first.
-    step: usize,
+    pub step: usize,
+    /// Functions that are done without.
+    pub spared: u32,
     /// Where in the bucket of all ranks the run begins.
-    place: usize,
+    pub place: usize,
     /// How many new classes it takes.
-    room: usize,
+    pub room: usize,
 }
 
-impl Default for Walk {
+impl Default for ExampleWalk {
     fn default() -> Self {
         Self {
             rng: rng(0, Stream::Sample, 0, 0),
@@ -124,24 +132,91 @@ impl Default for Walk {
             found_by_all: 0,
             own_found: 0,
             drawn_by_all: 0,
+            codes: Vec::new(),
+            first_table: 0,
             ends: Vec::new(),
-            buckets: Vec::new(),
             cut: None,
         }
     }
 }
 
-impl Walk {
-    /// Own classes before the table of a step, and behind it.
-    fn own_of(&self, step: usize) -> std::ops::Range<usize> {
+impl ExampleWalk {
+    /// Where in `own` the new classes of a step are.
+    pub(super) fn own_of(&self, step: usize) -> Range<usize> {
         self.ends[step] as usize..self.ends[step + 1] as usize
+    }
+
+    /// The table of a step, and the query's code in it.
+    pub(super) fn table_of(&self, step: usize) -> (usize, u32) {
+        let table = (self.first_table + step) % self.codes.len();
+        (table, self.codes[table])
+    }
+
+    /// Once round the own tables, without the `spared` functions, until own classes alone
+    /// would be enough: what comes later is in nobody's set.
+    fn walk(
+        &mut self,
+        tables: &HashTables,
+        (walk, limit): (Walk, usize),
+        spared: u32,
+        set: &mut SetRoom,
+        counts: &mut [[u32; 2]],
+    ) {
+        let bucket_of = |step: usize| {
+            let (table, code) = self.table_of(step);
+            tables.wide_span(table, code, spared)
+        };
+        let buckets: Vec<Range<usize>> = (0..self.codes.len()).map(bucket_of).collect();
+        let (truths, before) = (self.truths.len(), self.own.len());
+        let more = buckets.iter().map(ExactSizeIterator::len).sum::<usize>().min(tables.classes());
+        let (mut set, room) = set.start(tables.classes(), [&self.truths, &self.own], more);
+        self.ends.clear();
+        self.ends.push(before as u32);
+        for (bucket, count) in buckets.into_iter().zip(counts) {
+            let len = set.len();
+            if walk.is_enough(self.found_by_all + len - truths - before, limit) {
+                break;
+            }
+            set.take(&tables.ids()[bucket.clone()], room);
+            *count = [bucket.len() as u32, (set.len() - len) as u32];
+            self.ends.push((set.len() - truths) as u32);
+        }
+        self.own.clear();
+        self.own.extend_from_slice(&set.classes()[truths..]);
+        set.finish();
+    }
+
+    /// Replays the round with the counts of all ranks: up to which table it takes
+    /// everything, and where it ends within a bucket.
+    fn end(&mut self, counts: &[[u32; 2]], (walk, limit): (Walk, usize), spared: u32) {
+        let mut steps = 0;
+        self.cut = None;
+        for (step, &[size, fresh]) in counts.iter().enumerate() {
+            if walk.is_enough(self.found_by_all, limit) {
+                break;
+            }
+            if walk != Walk::Paper {
+                // As one process does: of a bucket that may be too full, from a random place on.
+                let room = limit - self.found_by_all;
+                let is_long = size as usize > room;
+                let place = if is_long { below(self.rng.next_u64(), size) as usize } else { 0 };
+                if fresh as usize > room {
+                    self.cut = Some(Cut { step, spared, place, room });
+                    self.found_by_all = limit;
+                    return;
+                }
+            }
+            self.found_by_all += fresh as usize;
+            steps = step + 1;
+        }
+        self.own.truncate(self.ends[steps.min(self.ends.len() - 1)] as usize);
     }
 }
 
 impl ShardedLsh {
     pub(super) fn new(tables: HashTables, plan: Plan, shard: Shard) -> Self {
         Self {
-            tables,
+            tables: tables.of_shard(&shard),
             plan,
             shard,
             walks: Vec::new(),
@@ -154,7 +229,7 @@ impl ShardedLsh {
 
     /// An empty set for each example.
     fn start(&mut self, request: &Request<'_>) {
-        self.walks.resize_with(request.batch.len(), Walk::default);
+        self.walks.resize_with(request.batch.len(), ExampleWalk::default);
         for (walk, &example) in self.walks.iter_mut().zip(request.batch) {
             let truths = request.examples.labels(example as usize);
             walk.rng = rng(request.seed, Stream::Sample, request.iteration, u64::from(example));
@@ -168,8 +243,7 @@ impl ShardedLsh {
         }
     }
 
-    /// Each label's vector comes from the rank that has it. An example without labels
-    /// asks with its embedding.
+    /// Each label's vector comes from the rank that has it.
     fn bring_label_rows(&mut self, request: &Request<'_>) {
         let (vectors, classes) = (request.class_vectors, self.shard.classes());
         self.label_rows.clear();
@@ -181,52 +255,69 @@ impl ShardedLsh {
             }
         }
         self.shard.collective().sum_f32(&mut self.label_rows);
-        for (position, row) in self.label_rows.chunks_exact_mut(vectors.stride).enumerate() {
-            if label(position).is_none() {
-                request.embeddings.view().copy_row(position, row);
-            }
-        }
     }
 
-    /// Walks the own tables with one query, until `limit` negatives in all are certain.
-    fn walk(&mut self, request: &Request<'_>, query: Query, limit: usize) {
-        let Self { tables, walks, counts, label_rows, workers, .. } = self;
-        let num_tables = tables.family().tables();
-        counts.clear();
-        counts.resize(walks.len() * num_tables, [0; 2]);
-        let rows = match query {
-            Query::Embedding => request.embeddings.view(),
-            Query::Label => RowsView::f32(label_rows, request.class_vectors.dim),
-        };
+    /// The codes of one query of every example, and where its walk begins.
+    fn hash(&mut self, request: &Request<'_>, query: Query) {
+        let Self { tables, walks, label_rows, workers, plan, .. } = self;
+        let (tables, num_tables) = (&*tables, tables.family().tables());
         workers.prepare();
-        let blocks = walks.par_chunks_mut(LANES).zip(counts.par_chunks_mut(LANES * num_tables));
-        blocks.enumerate().for_each(|(block, (walks, counts))| {
+        walks.par_chunks_mut(LANES).enumerate().for_each(|(block, walks)| {
             workers.with(|worker| {
                 let start = Instant::now();
                 let ids: [u32; LANES] = std::array::from_fn(|lane| (block * LANES + lane) as u32);
-                worker.codes.resize(num_tables * LANES, 0);
-                worker.block.load(request.cpu, rows, &ids[..walks.len()]);
-                let Worker { block, scratch, codes, set, .. } = worker;
+                let ids = &ids[..walks.len()];
+                let Worker { block, scratch, codes, .. } = worker;
+                load_queries(tables, request, query, label_rows, ids, block);
+                codes.resize(num_tables * LANES, 0);
                 tables.family().hash_block(request.cpu, block, 0..num_tables, scratch, codes);
-                worker.spent_hashing += start.elapsed();
-                let examples = walks.iter_mut().zip(counts.chunks_exact_mut(num_tables));
-                for (lane, (walk, counts)) in examples.enumerate() {
-                    walk_tables(tables, walk, &codes[lane..], limit, set, counts);
+                for (lane, walk) in walks.iter_mut().enumerate() {
+                    walk.codes.clear();
+                    walk.codes.extend(codes.chunks_exact(LANES).map(|codes| codes[lane]));
+                    walk.first_table = plan.walk.first_table(num_tables, &mut walk.rng);
                 }
                 worker.spent += start.elapsed();
+                worker.spent_hashing += start.elapsed();
             });
         });
     }
 
-    /// Of what all ranks counted: how far the walk of one process goes.
-    fn join(&mut self, limit: usize) {
-        let collective = self.shard.collective();
-        let num_tables = self.tables.family().tables();
-        collective.sum_u32(bytemuck::cast_slice_mut(&mut self.counts));
-        for (walk, counts) in self.walks.iter_mut().zip(self.counts.chunks_exact(num_tables)) {
-            walk.end(counts, limit);
+    /// One round of the walks that are not at their end; false if there are none.
+    fn round(&mut self, limit: usize, spared: u32) -> bool {
+        let Self { tables, walks, counts, workers, plan, shard, .. } = self;
+        let (tables, num_tables) = (&*tables, tables.family().tables());
+        // In the paper's walk a set may have more than its share already.
+        let goal = |walk: &ExampleWalk| (plan.walk, limit.max(walk.found_by_all));
+        let goals: Vec<_> = walks.iter().map(goal).collect();
+        let is_open = |walk: &ExampleWalk, goal: &(Walk, usize)| {
+            spared == 0 || !goal.0.is_enough(walk.found_by_all, goal.1)
+        };
+        let mut open: Vec<_> =
+            walks.iter_mut().zip(goals).filter(|(walk, goal)| is_open(walk, goal)).collect();
+        if open.is_empty() {
+            return false;
         }
-        take_runs(collective, &self.tables, &mut self.walks);
+        counts.clear();
+        counts.resize(open.len() * num_tables, [0; 2]);
+        workers.prepare();
+        let blocks = open.par_chunks_mut(LANES).zip(counts.par_chunks_mut(LANES * num_tables));
+        blocks.for_each(|(walks, counts)| {
+            workers.with(|worker| {
+                let start = Instant::now();
+                for ((walk, goal), counts) in walks.iter_mut().zip(counts.chunks_exact_mut(num_tables)) {
+                    walk.walk(tables, *goal, spared, &mut worker.set, counts);
+                }
+                worker.spent += start.elapsed();
+            });
+        });
+        shard.collective().sum_u32(bytemuck::cast_slice_mut(counts));
+        for ((walk, goal), counts) in open.iter_mut().zip(counts.chunks_exact(num_tables)) {
+            walk.end(counts, *goal, spared);
+        }
+        let mut cut: Vec<&mut ExampleWalk> =
+            open.into_iter().map(|(walk, _)| walk).filter(|walk| walk.cut.is_some()).collect();
+        runs::take(shard.collective(), tables, &mut cut);
+        true
     }
 
     fn write(&mut self, out: &mut Candidates) {
@@ -270,142 +361,24 @@ impl ShardedLsh {
     }
 }
 
-/// One example's walk in the own tables; `codes` holds a code for every table,
-/// [`LANES`] apart.
-fn walk_tables(
+/// Lays the queries of a block of examples side by side.
+fn load_queries(
     tables: &HashTables,
-    walk: &mut Walk,
-    codes: &[u32],
-    limit: usize,
-    set: &mut SetRoom,
-    counts: &mut [[u32; 2]],
+    request: &Request<'_>,
+    query: Query,
+    label_rows: &[f32],
+    positions: &[u32],
+    block: &mut Block,
 ) {
-    let num_tables = counts.len();
-    let start = first_table(num_tables, &mut walk.rng);
-    walk.buckets.clear();
-    walk.buckets.extend((0..num_tables).map(|step| {
-        let table = (start + step) % num_tables;
-        tables.span(table, codes[table * LANES])
-    }));
-    let (truths, before) = (walk.truths.len(), walk.own.len());
-    let more = walk.buckets.iter().map(ExactSizeIterator::len).sum();
-    let (mut set, room) = set.start(tables.classes(), [&walk.truths, &walk.own], more);
-    walk.ends.clear();
-    walk.ends.push(before as u32);
-    for (bucket, count) in walk.buckets.iter().zip(counts) {
-        let len = set.len();
-        // Own ones alone are enough: what comes later is in nobody's set.
-        if walk.found_by_all + len - truths - before >= limit {
-            break;
-        }
-        set.take(&tables.ids()[bucket.clone()], room);
-        *count = [bucket.len() as u32, (set.len() - len) as u32];
-        walk.ends.push((set.len() - truths) as u32);
+    let embeddings = request.embeddings.view();
+    if query == Query::Embedding {
+        return block.load(request.cpu, embeddings, positions);
     }
-    walk.own.clear();
-    walk.own.extend_from_slice(set.classes().split_at(truths).1);
-    set.finish();
-}
-
-impl Walk {
-    /// Replays the walk with the counts of all ranks: up to which table it takes
-    /// everything, and where it ends within a bucket.
-    fn end(&mut self, counts: &[[u32; 2]], limit: usize) {
-        let mut room = limit - self.found_by_all;
-        let mut steps = 0;
-        self.cut = None;
-        for (step, &[size, fresh]) in counts.iter().enumerate() {
-            if room == 0 {
-                break;
-            }
-            // As one process does: of a bucket that may be too full, from a random place on.
-            let is_long = size as usize > room;
-            let place = if is_long { below(self.rng.next_u64(), size) as usize } else { 0 };
-            if fresh as usize > room {
-                self.cut = Some(Cut { step, place, room });
-                break;
-            }
-            room -= fresh as usize;
-            steps = step + 1;
-        }
-        self.found_by_all = limit - if self.cut.is_some() { 0 } else { room };
-        if self.cut.is_none() {
-            self.own.truncate(self.ends[steps.min(self.ends.len() - 1)] as usize);
-            self.own_found = self.own.len();
-        }
-    }
-
-    /// What the run takes of the own bucket: `counts` are each rank's, [`Cut`]'s bucket.
-    fn take_run(&mut self, cut: Cut, rank: usize, counts: &[[u32; 2]], first: usize, after: usize) {
-        let range = self.own_of(cut.step);
-        let fresh: Vec<u32> = self.own[range.clone()].to_vec();
-        self.own.truncate(range.start);
-        let of_others = |ranks: std::ops::Range<usize>| -> usize {
-            ranks.filter(|&rank| rank != first).map(|rank| counts[rank][1] as usize).sum()
-        };
-        let left = cut.room - after.min(cut.room);
-        if rank == first {
-            let all_others = of_others(0..counts.len());
-            let (before_place, behind_place) = fresh.split_at(fresh.len() - after);
-            self.own.extend(&behind_place[..after.min(cut.room)]);
-            self.own.extend(&before_place[..(left - all_others.min(left)).min(before_place.len())]);
-        } else {
-            let earlier = match rank > first {
-                true => of_others(first..rank),
-                false => of_others(first..counts.len()) + of_others(0..rank),
-            };
-            self.own.extend(&fresh[..(left - earlier.min(left)).min(fresh.len())]);
-        }
-        self.own_found = self.own.len();
-    }
-}
-
-/// Where walks end within a bucket, all ranks agree on who takes which part of it.
-fn take_runs(collective: &dyn Collective, tables: &HashTables, walks: &mut [Walk]) {
-    let cuts: Vec<Option<Cut>> = walks.iter().map(|walk| walk.cut).collect();
-    if cuts.iter().all(Option::is_none) {
-        return;
-    }
-    let own_counts: Vec<[u32; 2]> = walks
-        .iter()
-        .zip(&cuts)
-        .map(|(walk, cut)| {
-            cut.map_or([0; 2], |cut| {
-                [walk.buckets[cut.step].len() as u32, walk.own_of(cut.step).len() as u32]
-            })
-        })
-        .collect();
-    let all = collective.gather(&own_counts);
-    let of_example =
-        |example: usize| -> Vec<[u32; 2]> { all.iter().skip(example).step_by(cuts.len()).copied().collect() };
-    // Which rank has the place where a run begins, and how far into its bucket.
-    let begin = |example: usize, cut: &Cut| {
-        let mut place = cut.place;
-        for (rank, count) in of_example(example).iter().enumerate() {
-            if place < count[0] as usize {
-                return (rank, place);
-            }
-            place -= count[0] as usize;
-        }
-        unreachable!("a run begins within its bucket")
-    };
-    let rank = collective.rank();
-    let mut after = vec![0u32; walks.len()];
-    for (example, (walk, cut)) in walks.iter().zip(&cuts).enumerate() {
-        if let Some(cut) = cut
-            && let (first, place) = begin(example, cut)
-            && first == rank
-        {
-            let class = tables.ids()[walk.buckets[cut.step].start + place];
-            let fresh = &walk.own[walk.own_of(cut.step)];
-            after[example] = (fresh.len() - fresh.partition_point(|&other| other < class)) as u32;
-        }
-    }
-    collective.sum_u32(&mut after);
-    for (example, (walk, cut)) in walks.iter_mut().zip(&cuts).enumerate() {
-        if let Some(cut) = *cut {
-            let (first, _) = begin(example, &cut);
-            walk.take_run(cut, rank, &of_example(example), first, after[example] as usize);
+    let rows = RowsView::f32(label_rows, request.class_vectors.dim);
+    tables.load_classes(request.cpu, rows, positions, block);
+    for (lane, &position) in positions.iter().enumerate() {
+        if asking_label(request, position as usize).is_none() {
+            block.set_lane(lane, embeddings, position as usize);
         }
     }
 }
@@ -418,9 +391,11 @@ impl Sampler for ShardedLsh {
         for (turn, &query) in queries.iter().enumerate() {
             // Two queries share the budget; the second may use what the first left.
             let limit = self.plan.found * (turn + 1) / queries.len();
-            self.walk(request, query, limit);
-            self.join(limit);
+            self.hash(request, query);
+            let to_spare = self.plan.walk.to_spare(&self.tables);
+            let _ = (0..=to_spare).all(|spared| self.round(limit, spared));
         }
+        self.walks.iter_mut().for_each(|walk| walk.own_found = walk.own.len());
         if self.plan.rest != Rest::Leave {
             draws::draw(&self.shard, self.plan.budget, &mut self.walks, &mut SetRoom::default());
         }

@@ -14,6 +14,7 @@
 
 mod draws;
 mod lsh;
+mod runs;
 mod top_k;
 
 use rayon::prelude::*;

@@ -169,7 +169,8 @@ impl SampledStep {
         };
         if let Some(keep) = context.keep {
             let parts = self.by_class.parts();
-            self.selection.find_limits(&scorer, parts, &mut self.work[..parts.len()], &self.found, keep);
+            let parts = (parts, &mut self.work[..parts.len()]);
+            self.selection.find_limits(&scorer, parts, &self.found, keep, (view.first_class, reducer));
             clock.end(Stage::Select);
         }
         self.score(&scorer, loss, context.keep.is_some());
@@ -314,12 +315,12 @@ impl PartScores {
         for group in 0..part.groups.len() {
             let range = part.range(group);
             let scores = &mut self.scores[end..][..range.len()];
-            if limits.is_some() && self.sample.has(group) {
+            if limits.is_some() && self.sample.has(part, group) {
                 scores.copy_from_slice(sampled.split_off(..range.len()).expect("as many as were sampled"));
             } else {
                 // What is sampled is not asked for again.
                 let later = group + ROWS_AHEAD;
-                let later = later + usize::from(limits.is_some() && self.sample.has(later));
+                let later = later + usize::from(limits.is_some() && self.sample.has(part, later));
                 scorer.score(part, group, later, scores);
             }
             end += range.len();

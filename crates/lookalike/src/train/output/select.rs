@@ -7,10 +7,12 @@
 //! they are scored, before loss and update see them. True labels and classes drawn
 //! at random stay.
 //!
-//! The limit comes from a sample, which is scored first: the pairs of every n-th
-//! class, n chosen such that about [`SAMPLED_RANK`] of an example's best are in it,
+//! The limit comes from a sample, which is scored first: the pairs of one class in n,
+//! n chosen such that about [`SAMPLED_RANK`] of an example's best are in it,
 //! all where few are kept. How many an example keeps therefore varies, by a quarter
-//! or so where n is above 1, and depends on nothing but the batch.
+//! or so where n is above 1, and depends on nothing but the batch. Whether a class is
+//! sampled depends on its number alone: several shards sample as one does, and tell each
+//! other the highest of what they sampled.
 //!
 //! Cost: a comparison a pair while its score is in L1; two passes over the sample,
 //! and O(sample) to find the limits. Memory: 8 bytes a sampled pair.
@@ -21,8 +23,9 @@ use rayon::prelude::*;
 use super::super::by_key::{KeyGroup, Part};
 use super::sampled::PartScores;
 use super::score::{ROWS_AHEAD, Scorer};
+use crate::collective::Reducer;
 use crate::loss::{DRAWN, TRUTH, example_of};
-use crate::scratch::{PerThread, grow};
+use crate::scratch::{PerThread, grow, make_room};
 
 /// The place of the limit among an example's sampled scores, at least, if there are
 /// so many.
@@ -42,14 +45,37 @@ pub(super) struct Selection {
 /// The sampled pairs of a part.
 #[derive(Debug, Default)]
 pub(super) struct Sample {
-    /// Every so many groups are in it.
-    every: usize,
+    /// Which classes are in it.
+    classes: SampledClasses,
+    /// Their groups.
+    groups: Vec<u32>,
     /// The scores of these groups' pairs, in their order.
     scores: Vec<f32>,
     /// The scores of those pairs whose class was found, example by example.
     by_example: Vec<f32>,
     /// Where each example's begin, and one more.
     starts: Vec<u32>,
+}
+
+/// One class in so many.
+#[derive(Clone, Copy, Debug, Default)]
+struct SampledClasses {
+    /// A hashed class is below.
+    limit: u32,
+    /// The first class of the shard.
+    first: usize,
+}
+
+impl SampledClasses {
+    fn new(every: usize, first: usize) -> Self {
+        Self { limit: (u32::MAX as usize / every) as u32, first }
+    }
+
+    fn has(self, part: &Part, group: &KeyGroup) -> bool {
+        let class = (self.first + part.first_key) as u32 + group.local_key;
+        // Fibonacci hashing spreads neighbours evenly.
+        class.wrapping_mul(0x9E37_79B1) <= self.limit
+    }
 }
 
 impl Selection {
@@ -59,21 +85,24 @@ impl Selection {
     }
 
     /// Finds the limits that leave about the best `keep` of each example's found classes.
-    /// `found` says how many each example has.
+    /// `found` says how many each example has, of the shard that begins with `first_class`.
     pub(super) fn find_limits<T: Element>(
         &mut self,
         scorer: &Scorer<'_, T>,
-        parts: &[Part],
-        work: &mut [PartScores],
+        (parts, work): (&[Part], &mut [PartScores]),
         found: &[u32],
         keep: usize,
+        (first_class, reducer): (usize, &mut dyn Reducer),
     ) {
-        let every = (keep / SAMPLED_RANK).max(1);
+        let classes = SampledClasses::new((keep / SAMPLED_RANK).max(1), first_class);
         parts.par_iter().zip(&mut *work).for_each(|(part, work)| {
-            work.sample.take(scorer, part, every);
+            work.sample.take(scorer, part, classes);
             work.sample.deal(part, found.len());
         });
         grow(&mut self.limits, found.len());
+        if !reducer.is_alone() {
+            return self.find_limits_of_all(work, found, keep, reducer);
+        }
         self.of_example.prepare();
         let of_example = &self.of_example;
         let examples = self.limits.par_iter_mut().zip(found).enumerate().with_min_len(EXAMPLES_AT_ONCE);
@@ -87,35 +116,83 @@ impl Selection {
     }
 }
 
+impl Selection {
+    /// The same over several shards: each tells the others so many of its highest sampled
+    /// scores as could be above the limit.
+    fn find_limits_of_all(
+        &mut self,
+        work: &[PartScores],
+        found: &[u32],
+        keep: usize,
+        reducer: &mut dyn Reducer,
+    ) {
+        let batch = found.len();
+        let mut own: Vec<Vec<f32>> = (0..batch)
+            .map(|example| work.iter().flat_map(|work| work.sample.of(example)).copied().collect())
+            .collect();
+        // Whole numbers, as far as they go here, are exact in single precision.
+        let sampled = own.iter().map(|own| own.len() as f32);
+        let mut counts: Vec<f32> = sampled.chain(found.iter().map(|&found| found as f32)).collect();
+        reducer.sums(&mut counts);
+        let (sampled, found) = counts.split_at(batch);
+        let rank = |example: usize| rank_of_limit(sampled[example] as usize, found[example] as usize, keep);
+        let ranks: Vec<Option<usize>> = (0..batch).map(rank).collect();
+        let most = ranks.iter().flatten().copied().max().unwrap_or(0);
+        let mut highest = vec![f32::NEG_INFINITY; batch * most];
+        for (example, own) in own.iter_mut().enumerate() {
+            let Some(rank) = ranks[example] else { continue };
+            own.sort_unstable_by(|a, b| b.total_cmp(a));
+            let places = &mut highest[example * most..][..rank];
+            places.iter_mut().zip(&*own).for_each(|(place, &score)| *place = score);
+        }
+        let all = reducer.gather(&highest);
+        for (example, (limit, rank)) in self.limits.iter_mut().zip(ranks).enumerate() {
+            *limit = rank.map_or(f32::NEG_INFINITY, |rank| {
+                let rows = all.chunks_exact(batch * most).flat_map(|rows| &rows[example * most..][..most]);
+                limit_at(&mut rows.copied().collect::<Vec<f32>>(), rank)
+            });
+        }
+    }
+}
+
 /// The score at or below which an example's classes are left out: as many of the
 /// sample are above it, in proportion, as are to be kept of all.
 fn limit_of(sample: &mut [f32], found: usize, keep: usize) -> f32 {
-    if found <= keep || sample.is_empty() {
-        return f32::NEG_INFINITY;
-    }
-    let rank = (keep * sample.len()).div_ceil(found).clamp(1, sample.len());
+    rank_of_limit(sample.len(), found, keep).map_or(f32::NEG_INFINITY, |rank| limit_at(sample, rank))
+}
+
+/// The place of the limit among so many sampled scores, from 1; none where all stay.
+fn rank_of_limit(sampled: usize, found: usize, keep: usize) -> Option<usize> {
+    (found > keep && sampled > 0).then(|| (keep * sampled).div_ceil(found).clamp(1, sampled))
+}
+
+/// The limit that leaves so many of these scores.
+fn limit_at(sample: &mut [f32], rank: usize) -> f32 {
     let (_, lowest, _) = sample.select_nth_unstable_by(rank - 1, |a, b| b.total_cmp(a));
     // An infinite score is a sign of divergence, which true labels tell of, if they stay.
     lowest.next_down().min(f32::MAX)
 }
 
 impl Sample {
-    /// Scores every so many classes.
-    fn take<T: Element>(&mut self, scorer: &Scorer<'_, T>, part: &Part, every: usize) {
-        self.every = every;
-        let len = (0..part.groups.len()).step_by(every).map(|group| part.range(group).len()).sum();
-        grow(&mut self.scores, len);
+    /// Scores some classes.
+    fn take<T: Element>(&mut self, scorer: &Scorer<'_, T>, part: &Part, classes: SampledClasses) {
+        self.classes = classes;
+        make_room(&mut self.groups, part.groups.len());
+        let groups = (0u32..).zip(&part.groups);
+        self.groups.extend(groups.filter(|(_, group)| classes.has(part, group)).map(|(place, _)| place));
+        grow(&mut self.scores, self.groups.iter().map(|&group| part.range(group as usize).len()).sum());
         let mut left = &mut self.scores[..];
-        for group in (0..part.groups.len()).step_by(every) {
+        for (i, &group) in self.groups.iter().enumerate() {
+            let group = group as usize;
             let scores = left.split_off_mut(..part.range(group).len()).expect("room was made");
-            scorer.score(part, group, group + ROWS_AHEAD * every, scores);
+            let later = self.groups.get(i + ROWS_AHEAD).map_or(usize::MAX, |&later| later as usize);
+            scorer.score(part, group, later, scores);
         }
     }
 
     /// Sorts the scores of found classes by example.
     fn deal(&mut self, part: &Part, batch: usize) {
-        let sampled =
-            || (0..part.groups.len()).step_by(self.every).flat_map(|group| &part.entries[part.range(group)]);
+        let sampled = || self.groups.iter().flat_map(|&group| &part.entries[part.range(group as usize)]);
         self.starts.clear();
         grow(&mut self.starts, batch + 1);
         for &entry in sampled().filter(|&&entry| is_found(entry)) {
@@ -137,8 +214,8 @@ impl Sample {
     }
 
     /// Whether a group's scores are in the sample.
-    pub(super) fn has(&self, group: usize) -> bool {
-        group.is_multiple_of(self.every)
+    pub(super) fn has(&self, part: &Part, group: usize) -> bool {
+        part.groups.get(group).is_some_and(|group| self.classes.has(part, group))
     }
 
     /// The scores of all sampled groups, in their order.
@@ -212,6 +289,7 @@ mod tests {
     use lookalike_kernels::padded;
 
     use super::*;
+    use crate::collective::Alone;
     use crate::loss::{ExampleTerms, Softmax, entry};
     use crate::random::{Stream, mix};
 
@@ -266,7 +344,7 @@ mod tests {
         all.iter().filter(|pair| pair.2 == 0).for_each(|pair| found[pair.1] += 1);
         let (mut selection, mut terms) = (Selection::default(), ExampleTerms::default());
         terms.resize(EXAMPLES);
-        selection.find_limits(&scorer, &parts, &mut work, &found, keep);
+        selection.find_limits(&scorer, (&parts, &mut work), &found, keep, (0, &mut Alone));
         let mut left = Vec::new();
         for (part, work) in parts.iter_mut().zip(&mut work) {
             work.score(&scorer, part, &Softmax, Some(selection.limits()), &terms);
