@@ -44,6 +44,9 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         (Some(directory), true) => Some(artifact::load_checkpoint(directory)?),
         _ => None,
     };
+    if arguments.further.from.is_some() && ranks::all().size() > 1 {
+        return Err(usage("--from is for one process: several can't go on with other data yet"));
+    }
     let mut _lock = None;
     if !arguments.print_config && ranks::is_first() {
         check_outputs(arguments)?;
