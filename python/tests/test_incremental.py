@@ -12,14 +12,15 @@ from lookalike import ExtremeClassifier
 
 # Without nearest examples, of which the nearest 200 count: where some go, others take their places.
 QUICK = {"preset": "plain", "epochs": 30, "lr": 0.02, "hidden": 16, "batch": 16, "threads": 1}
-TEXTS = ["a cat", "the cat", "a dog", "the dog"] * 6
+TEXTS = ["cat meow", "cat purr", "dog woof", "dog bark"] * 6
 LABELS = ["cat", "cat", "dog", "dog"] * 6
-NEW = (["a yak", "the ant"] * 12, ["yak", "ant"] * 12)
+# Of known words: the vocabulary is that of the first texts.
+NEW = (["meow woof", "purr bark"] * 12, ["yak", "ant"] * 12)
 
 
 @pytest.fixture
 def pets() -> ExtremeClassifier:
-    return ExtremeClassifier(**QUICK, text={"min_documents": 1}).fit(TEXTS, LABELS)
+    return ExtremeClassifier("full", **QUICK, text={"min_documents": 1}).fit(TEXTS, LABELS)
 
 
 def test_partial_fit_meets_new_classes(pets, tmp_path):
@@ -33,8 +34,8 @@ def test_partial_fit_meets_new_classes(pets, tmp_path):
         pets.partial_fit(TEXTS + NEW[0], LABELS + NEW[1])
     assert pets.classes_.tolist() == ["cat", "dog", "ant", "yak"]
     assert pets.score(TEXTS, LABELS) == 1.0
-    assert pets.predict(["the ant"]).tolist() == ["ant"]
-    assert pets.predict_proba(["a yak"]).shape == (1, 4)
+    assert pets.predict(["purr bark"]).tolist() == ["ant"]
+    assert pets.predict_proba(["woof"]).shape == (1, 4)
     # A saved model and a pickle know them too, and go on.
     pets.save(tmp_path / "model")
     for other in (ExtremeClassifier.load(tmp_path / "model"), pickle.loads(pickle.dumps(pets))):
