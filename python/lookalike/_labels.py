@@ -130,7 +130,9 @@ def grown(y: Any, classes: NDArray[Any], announced: Any = None) -> NDArray[Any]:
     if is_matrix(y):
         known = classes if y.shape[1] <= len(classes) else np.arange(y.shape[1])
         if not np.array_equal(known[: len(classes)], classes):
-            raise ValueError(f"y has {y.shape[1]} columns, but there are {len(classes)} classes with other names")
+            raise ValueError(
+                f"y has {y.shape[1]} columns, but there are {len(classes)} classes with other names"
+            )
         return known
     new = [np.unique(flatten(y).labels)]
     if announced is not None:

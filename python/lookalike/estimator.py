@@ -279,7 +279,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def remove_classes(self, classes: Any) -> Self:
-        """Removes classes. What the others score stays as it is."""
+        """Removes classes. What the others score stays as it is, but for nearest examples."""
         check_is_fitted(self)
         removed = self._places(classes)
         self._model.remove_classes(removed)
@@ -498,9 +498,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
             pairs = zip(best, probabilities, strict=True)
             return [row[of_row >= threshold] for row, of_row in pairs]
         features = self._features(X, reset=False)
-        ids, _ = self._model.predict(
-            features, 1 if k is None else k, False, self.threads, (search, effort)
-        )
+        ids, _ = self._model.predict(features, 1 if k is None else k, False, self.threads, (search, effort))
         classes: NDArray[Any] = self.classes_[ids]
         return classes[:, 0] if k is None else classes
 
@@ -533,10 +531,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         features = self._features(X, reset=False)
-        if classes is None:
-            ids = np.arange(len(self.classes_))
-        else:
-            ids = self._places(classes)
+        ids = np.arange(len(self.classes_)) if classes is None else self._places(classes)
         self._check_size(features, len(ids))
         scores = self._model.scores(features, ids, self.threads)
         return scores[:, 1] - scores[:, 0] if classes is None and len(ids) == 2 else scores

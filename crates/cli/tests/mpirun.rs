@@ -145,6 +145,9 @@ fn what_ranks_cannot_share_is_refused() {
     let rank = format!("{PROGRAM} train train.txt --model model");
     let output = together(folder.path(), &[&rank, &rank]);
     assert!(!output.status.success() && errors(&output).contains("--preset plain"), "{}", errors(&output));
+    let rank = format!("{PROGRAM} {TRAIN} --from missing --model model");
+    let output = together(folder.path(), &[&rank, &rank]);
+    assert!(!output.status.success() && errors(&output).contains("one process"), "{}", errors(&output));
     let rank = format!("{PROGRAM} data stats train.txt");
     let output = together(folder.path(), &[&rank, &rank]);
     assert!(!output.status.success() && errors(&output).contains("start one"), "{}", errors(&output));

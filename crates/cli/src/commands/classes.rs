@@ -22,7 +22,7 @@ use crate::output::inform;
 
 Classes are named as `classes list` shows them: by name, or by number where they have
 no names. A class that is removed leaves no trace in an answer: what the others score
-stays as it is. In a model without names the others keep their numbers as names. The
+stays as it is, but for nearest examples, where others take the places of its own. In a model without names the others keep their numbers as names. The
 model is written without what --resume needs; go on with `train --from`.")]
 pub(crate) enum ClassesCommand {
     /// Print the classes: number, name and how many training examples they had

@@ -3,7 +3,7 @@
 //! Whoever has a model with other rows got it here. Growing keeps every row where it
 //! is and puts new ones behind; what a class that was there scores does not change by a
 //! bit. Removing takes the rows of a class out of every part; what the others score
-//! does not change either. Training state that goes with a model changes likewise
+//! does not change either, but for nearest examples: where some go, others are nearest. Training state that goes with a model changes likewise
 //! ([`crate::optim::NetworkMoments`]).
 
 use super::{Init, Model, Network};

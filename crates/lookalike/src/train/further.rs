@@ -124,6 +124,8 @@ fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>) -> Result<(), Tr
         seed: state.config.seed,
     });
     state.moments.grow(&model.network);
+    // Those of the data before.
+    state.held_out = None;
     let mut chosen = data.new_examples();
     if let Some(sparse) = &state.config.sparse {
         let enough = chosen.len() / 20 >= HELD_OUT_MIN;

@@ -49,6 +49,9 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         let settings = Settings { training: saved.record.config, text: text.unwrap_or(base.text) };
         return print_settings(arguments, settings);
     }
+    if arguments.further.from.is_some() && ranks::all().size() > 1 {
+        return Err(usage("--from is for one process: several can't go on with other data yet"));
+    }
     let checkpoints = arguments.checkpoint.as_ref().map(|folder| Checkpoints::new(folder, arguments.keep));
     let mut _locks = [None, None];
     if !arguments.print_config && ranks::is_first() {
