@@ -479,6 +479,9 @@ impl TrainConfig {
         if examples.label_ids.is_empty() {
             return Err(ConfigError::Data("no training example has a label"));
         }
+        if !(0..examples.len()).any(|example| examples.teaches(example)) {
+            return Err(ConfigError::Data("no training example with a label has a weight above 0"));
+        }
         Ok(())
     }
 }
