@@ -62,6 +62,7 @@ impl Model {
                 data: None,
                 held_out: None,
                 best: BestScore::default(),
+                refresh: None,
             },
         };
         Checkpoint { model, state }

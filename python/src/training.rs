@@ -83,7 +83,7 @@ pub(crate) fn train(
         metrics,
         patience: options.patience,
     });
-    let plan = RunPlan { validation, time_limit: limit };
+    let plan = RunPlan { validation, time_limit: limit, ..RunPlan::default() };
     let callback = options.callback.as_ref();
     let mut best = options.patience.map(|_| InMemory::default());
     let stop = AtomicBool::new(false);

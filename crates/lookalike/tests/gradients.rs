@@ -207,6 +207,7 @@ fn check(setting: &Setting) {
         labels_counted: LABELS_COUNTED,
         corrects_log_q: setting.corrects_log_q,
         keep: None,
+        clip: None,
         frozen_features: 0,
     };
     let loss =

@@ -5,7 +5,7 @@
 //! holds exactly one block: mapping a file.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek};
 use std::marker::PhantomData;
 use std::path::Path;
 
@@ -18,26 +18,43 @@ use memmap2::{Mmap, MmapMut};
 /// error; the formats we map are written to a temporary name and renamed into
 /// place, never modified afterwards.
 #[derive(Debug)]
-pub struct MappedFile(Option<Mmap>);
+pub struct MappedFile {
+    map: Option<Mmap>,
+    file: File,
+}
 
 impl MappedFile {
     /// Maps the file at `path`; an empty file maps to an empty slice.
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path)?;
         if file.metadata()?.len() == 0 {
-            return Ok(Self(None));
+            return Ok(Self { map: None, file });
         }
         // SAFETY: the map is read-only, and every reader of it checks sizes and
         // values before use, so a concurrent writer can at worst make a
         // checksum fail. Truncation is documented above.
         let map = unsafe { Mmap::map(&file)? };
-        Ok(Self(Some(map)))
+        Ok(Self { map: Some(map), file })
     }
 
     /// The file's bytes.
     pub fn bytes(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or(&[])
+        self.map.as_deref().unwrap_or(&[])
     }
+
+    /// Reads the beginning of the file, not through the map: a file that was cut is an
+    /// error here.
+    pub fn read_into(&self, bytes: &mut [u8]) -> io::Result<()> {
+        let mut file = &self.file;
+        file.seek(io::SeekFrom::Start(0))?;
+        file.read_exact(bytes)
+    }
+}
+
+/// Whether so many bytes could be reserved now: to be asked before a size that somebody
+/// else chose is reserved.
+pub fn can_reserve(bytes: usize) -> bool {
+    bytes == 0 || MmapMut::map_anon(bytes).is_ok()
 }
 
 /// A fixed-length buffer of zeroed elements, aligned to a page and advised to
@@ -136,6 +153,12 @@ mod tests {
         buffer[999] = 2.5;
         assert_eq!(buffer.clone()[999], 2.5);
         assert_eq!(Buffer::<u32>::zeroed(0).len(), 0);
+    }
+
+    #[test]
+    fn what_no_machine_has_can_not_be_reserved() {
+        assert!(can_reserve(0) && can_reserve(1 << 20));
+        assert!(!can_reserve(usize::MAX / 2));
     }
 
     #[test]

@@ -190,7 +190,7 @@ fn train_one(
     };
     let progress = RunProgress::new(trainer.planned_steps(), false).named(name);
     let mut recorder = Recorder { progress, curve: Vec::new() };
-    let plan = RunPlan { validation: Some(validation), time_limit: None };
+    let plan = RunPlan { validation: Some(validation), ..RunPlan::default() };
     let outcome = run_training(&mut trainer, &plan, &mut NothingKept, &mut recorder);
     recorder.progress.finish();
     if outcome? == Outcome::Stopped {

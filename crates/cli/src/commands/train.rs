@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use lookalike::train::{AUTO, PRESETS};
+use lookalike::train::{AUTO, Every, PRESETS};
 
 use super::MachineArguments;
 use super::evaluate::MetricArguments;
@@ -14,6 +14,7 @@ use further::FurtherArguments;
 
 mod describe;
 mod further;
+mod keep;
 mod run;
 mod settings;
 mod times;
@@ -30,6 +31,7 @@ pub(crate) use settings::{SettingArguments, Settings};
   lookalike train train.txt --model model --sampler lsh-label --budget 300 --epochs 5
   lookalike train train.txt --valid valid.txt --patience 3 --model model
   lookalike train train.txt --model model --resume --epochs 20
+  lookalike train train.txt --model model --checkpoint saved --checkpoint-every 10m --resume
   lookalike train train.txt --preset paper --print-config > settings.toml
   lookalike train train.txt --config settings.toml --model model
   lookalike train names.tsv --test more.tsv --model model
@@ -74,9 +76,23 @@ pub(crate) struct TrainArguments {
     /// Stop after so many seconds of training; evaluation is not counted
     #[arg(long, value_name = "SECONDS")]
     time_limit: Option<f64>,
-    /// Go on with the model in --model; its settings hold where no flag is given
-    #[arg(long, requires = "model")]
+    /// Go on where the newest checkpoint in --checkpoint was written, to the bit, or from the
+    /// beginning if there is none yet; without --checkpoint, go on with the model in --model. Its
+    /// settings hold where no flag is given
+    #[arg(long)]
     resume: bool,
+    /// Write the whole state of training into this folder from time to time
+    #[arg(long, value_name = "DIR")]
+    checkpoint: Option<PathBuf>,
+    /// How often: a time of training (30s, 10m, 2h), steps (1000steps) or epochs (1epoch, 0.5epochs)
+    #[arg(long, value_name = "PERIOD", default_value = "10m", value_parser = run::period, requires = "checkpoint")]
+    checkpoint_every: Every,
+    /// How many checkpoints stay, the newest
+    #[arg(long, value_name = "N", default_value_t = 2, requires = "checkpoint")]
+    keep: usize,
+    /// Look at every number after every step, and name the first tensor that is not finite
+    #[arg(long)]
+    detect_anomaly: bool,
     /// Replace the model that is in --model
     #[arg(long, conflicts_with = "resume")]
     overwrite: bool,

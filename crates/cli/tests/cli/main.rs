@@ -3,10 +3,13 @@
 
 mod answers;
 mod bad_input;
+mod bombs;
+mod crash;
 mod damage;
 mod demo;
 mod files;
 mod first_hour;
+mod full_disk;
 mod further;
 mod interruption;
 mod names;

@@ -116,6 +116,19 @@ impl Folder {
         Done::new(command.output().expect("sh runs"))
     }
 
+    /// Runs where no more than so many kilobytes of memory can be had.
+    #[cfg(unix)]
+    pub(crate) fn run_with_little_memory(&self, line: &str, kilobytes: usize) -> Done {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("ulimit -v {kilobytes}; exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_lookalike"))
+            .args(words(line))
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null());
+        Done::new(command.output().expect("sh runs"))
+    }
+
     /// Runs what must succeed.
     #[track_caller]
     pub(crate) fn succeed(&self, line: &str) -> Done {

@@ -14,7 +14,7 @@ const METHODS: [&str; 13] = [
     "frequency",
     "uniform",
     "nce",
-    "lsh-embedding --sparse true --sparse-epochs 2 --sparse-negatives 9 --sparse-epochs 2",
+    "lsh-embedding --sparse true --sparse-negatives 9 --sparse-epochs 2",
     "mixed --sparse true --sparse-epochs 3",
     "full --sparse true --sparse-epochs 1",
     // Weights that diverge: the part does not count, and still goes on.

@@ -74,6 +74,13 @@ pub(super) fn restore(directory: &Path) -> bool {
     destination.path().exists() || aside::is_on_its_way(&destination)
 }
 
+/// Puts in their places, or removes, all directories that dead processes left in a folder.
+pub(super) fn restore_all(folder: &Path) {
+    for name in aside::left_in(folder) {
+        aside::put_right(&Destination { parent: folder.into(), name });
+    }
+}
+
 /// Where a directory goes: links are followed, so that a link stays one.
 #[derive(Debug)]
 pub(super) struct Destination {
@@ -100,6 +107,11 @@ impl Destination {
         let mut name = OsString::from(prefix);
         name.push(&self.name);
         self.parent.join(name)
+    }
+
+    /// Its own name with an ending, and a number if that is taken.
+    pub(super) fn free_name(&self, ending: &str) -> PathBuf {
+        aside::free_name(&self.path(), ending)
     }
 
     /// What is there, if it may be replaced.
@@ -141,7 +153,7 @@ fn is_mount_point(_: &Metadata, _: &Path) -> bool {
 
 /// The files that are ours in a model directory, `config.json` last; none if it
 /// is no model directory of ours.
-fn files_of_model(directory: &Path) -> Option<Vec<PathBuf>> {
+pub(super) fn files_of_model(directory: &Path) -> Option<Vec<PathBuf>> {
     /// A folder may hold anyone's `config.json`, of any size.
     const LIMIT: u64 = 64 << 20;
     #[derive(Deserialize)]

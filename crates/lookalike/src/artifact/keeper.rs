@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ModelError, save_checkpoint, save_model};
+use super::{ModelError, Unfinished, save_checkpoint, save_model};
 use crate::model::Model;
 use crate::train::{Checkpoint, KeepError, Keeper, Trainer, TrainingState};
 
@@ -45,7 +45,10 @@ impl DirectoryKeeper {
     /// Saves the model as it is now.
     pub fn save(&mut self, trainer: &Trainer<'_>) -> Result<(), ModelError> {
         if trainer.shard().is_whole() {
-            return self.write(&trainer.model, &trainer.state);
+            return match self.with_training_state {
+                true => Unfinished::of_trainer(&self.directory, trainer)?.finish(),
+                false => self.write(&trainer.model, &trainer.state),
+            };
         }
         // All ranks put the whole together, and the first one has it.
         match trainer.gather() {

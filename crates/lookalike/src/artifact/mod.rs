@@ -15,6 +15,7 @@
 //! each, and a crash loses nothing. Loading checks the format version, every
 //! file's length and checksum, and every tensor's name, type and shape.
 
+mod checkpoints;
 mod directory;
 mod error;
 mod keeper;
@@ -30,6 +31,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub use checkpoints::Checkpoints;
 pub use directory::check_destination;
 pub use error::ModelError;
 pub use keeper::DirectoryKeeper;
@@ -37,11 +39,14 @@ pub use lock::DirectoryLock;
 
 use crate::data::DataFingerprint;
 use crate::disk;
+use crate::hashing::{FamilyShape, TableCodes};
 use crate::model::{
     Calibration, ClassFrequencies, Model, Neighbours, NetworkConfig, SearchIndex, SparsePart, SparseStart,
 };
 use crate::text::{LabelNames, TextPipeline};
-use crate::train::{BestScore, Checkpoint, Progress, TrainConfig, TrainingRecord, TrainingState};
+use crate::train::{
+    BestScore, Checkpoint, LastRefresh, Progress, TrainConfig, Trainer, TrainingRecord, TrainingState,
+};
 use directory::Replacement;
 use search::read_search;
 use snapshot::Snapshot;
@@ -106,13 +111,37 @@ struct ConfigFile {
 }
 
 /// What of the training state is no tensor.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct StateHeader {
     data: Option<DataFingerprint>,
     /// Examples held out from training, if they were chosen.
     held_out: Option<usize>,
     best: BestScore,
+    /// What the last refresh left, within an epoch; since version 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refresh: Option<RefreshHeader>,
+}
+
+/// What of the last refresh is no tensor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RefreshHeader {
+    tables: Option<TablesHeader>,
+    /// Entries of the lists of near classes.
+    near: Option<usize>,
+}
+
+/// What hash functions are drawn with.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TablesHeader {
+    seed: u64,
+    shape: FamilyShape,
+    /// Whether codes take four bytes.
+    wide: bool,
+    /// Numbers of the mean that class vectors were hashed less; 0 if none.
+    mean: usize,
 }
 
 /// What of the sparse part is no tensor.
@@ -184,14 +213,17 @@ pub fn save_model(directory: &Path, model: &Model, record: &TrainingRecord) -> R
 
 /// Writes a model with all that training needs to go on: three times the size.
 pub fn save_checkpoint(directory: &Path, model: &Model, state: &TrainingState) -> Result<(), ModelError> {
-    save(directory, model, (&state.config, state.progress), Some(state))
+    save(directory, model, (&state.config, state.progress), Some((state, state.refresh.as_ref())))
 }
+
+/// The training state, and what the last refresh left.
+type State<'a> = Option<(&'a TrainingState, Option<&'a LastRefresh>)>;
 
 fn save(
     directory: &Path,
     model: &Model,
     record: (&TrainConfig, Progress),
-    state: Option<&TrainingState>,
+    state: State<'_>,
 ) -> Result<(), ModelError> {
     Unfinished::write(directory, model, record, state)?.finish()
 }
@@ -203,18 +235,25 @@ struct Unfinished {
 }
 
 impl Unfinished {
+    /// A model in training with all that it needs to go on.
+    fn of_trainer(directory: &Path, trainer: &Trainer<'_>) -> Result<Self, ModelError> {
+        let (Trainer { model, state, .. }, refresh) = (trainer, trainer.last_refresh());
+        let record = (&state.config, state.progress);
+        Self::write(directory, model, record, Some((state, refresh.as_ref())))
+    }
+
     /// Writes all that needs the model: afterwards it may move on.
     fn write(
         directory: &Path,
         model: &Model,
         (training, progress): (&TrainConfig, Progress),
-        state: Option<&TrainingState>,
+        state: State<'_>,
     ) -> Result<Self, ModelError> {
         let replacement = Replacement::begin(directory)?;
         let folder = &replacement.folder();
         write_model(&folder.join(MODEL_FILE), model)?;
-        if let Some(TrainingState { moments, held_out, .. }) = state {
-            write_state(&folder.join(TRAINING_FILE), &model.network, moments, held_out.as_deref())?;
+        if let Some((state, refresh)) = state {
+            write_state(&folder.join(TRAINING_FILE), model, state, refresh)?;
         }
         if let Some(text) = &model.text {
             text.save(folder)?;
@@ -236,7 +275,7 @@ impl Unfinished {
             neighbours: model.neighbours.as_ref().map(NeighboursHeader::of),
             calibration: model.calibration.clone(),
             search: model.search.as_ref().map(SearchHeader::of),
-            state: state.map(StateHeader::of),
+            state: state.map(|(state, refresh)| StateHeader::of(state, refresh)),
             files: Vec::new(),
         };
         Ok(Self { replacement, config })
@@ -292,9 +331,18 @@ impl SearchHeader {
 }
 
 impl StateHeader {
-    fn of(state: &TrainingState) -> Self {
+    fn of(state: &TrainingState, refresh: Option<&LastRefresh>) -> Self {
         let held_out = state.held_out.as_ref().map(Vec::len);
-        Self { data: state.data.clone(), held_out, best: state.best }
+        let refresh = refresh.map(|refresh| RefreshHeader {
+            tables: refresh.tables.as_ref().map(|tables| TablesHeader {
+                seed: tables.seed,
+                shape: tables.shape,
+                wide: matches!(tables.codes, TableCodes::Wide(_)),
+                mean: tables.mean.len(),
+            }),
+            near: refresh.near.as_ref().map(|near| near.classes.len()),
+        });
+        Self { data: state.data.clone(), held_out, best: state.best, refresh }
     }
 }
 
@@ -316,8 +364,9 @@ pub fn load_checkpoint(directory: &Path) -> Result<Checkpoint, ModelError> {
     directory::check(snapshot, entry)?;
     let model = read_model(snapshot, &config)?;
     let file = TensorFile::open(snapshot, TRAINING_FILE)?;
-    let header =
-        config.state.unwrap_or(StateHeader { data: None, held_out: None, best: BestScore::default() });
+    let header = config.state.unwrap_or_default();
+    let shape = (model.num_features(), model.num_classes());
+    let refresh = header.refresh.map(|header| file.read_refresh(&header, shape)).transpose()?;
     let state = TrainingState {
         moments: file.read_moments(&model.network)?,
         held_out: header.held_out.map(|count| file.read_held_out(count)).transpose()?,
@@ -325,6 +374,7 @@ pub fn load_checkpoint(directory: &Path) -> Result<Checkpoint, ModelError> {
         progress: config.progress,
         data: header.data,
         best: header.best,
+        refresh,
     };
     check_state(file.path(), &state)?;
     Ok(Checkpoint { model, state })

@@ -8,9 +8,12 @@ use std::path::Path;
 
 use super::search::{OffsetLengths, search_tensors};
 use super::tensor_file::{Tensor, TensorFile, matrix, numbers, vector, write};
-use super::{ModelError, NeighboursHeader, SparseHeader};
+use super::{ModelError, NeighboursHeader, RefreshHeader, SparseHeader, TablesHeader};
+use crate::hashing::TableCodes;
 use crate::model::{Model, Neighbours, Network, NetworkConfig, Rows, SparsePart};
 use crate::optim::{HiddenMoments, NetworkMoments, RowMoments, ScalarMoments};
+use crate::sampling::FeatureLists;
+use crate::train::{LastRefresh, SavedTables, TrainingState};
 
 /// Writes all that a model predicts with.
 pub(super) fn write_model(path: &Path, model: &Model) -> Result<(), ModelError> {
@@ -40,15 +43,30 @@ pub(super) fn write_model(path: &Path, model: &Model) -> Result<(), ModelError> 
     write(path, tensors)
 }
 
-/// Writes what training needs besides and is large: moments and held-out examples.
+/// Writes what training needs besides and is large: moments, held-out examples, and what
+/// the last refresh left.
 pub(super) fn write_state(
     path: &Path,
-    network: &Network,
-    moments: &NetworkMoments,
-    held_out: Option<&[u32]>,
+    model: &Model,
+    state: &TrainingState,
+    refresh: Option<&LastRefresh>,
 ) -> Result<(), ModelError> {
-    let mut tensors = moments_of(network, moments);
-    tensors.extend(held_out.map(|held_out| vector(HELD_OUT, held_out)));
+    let mut tensors = moments_of(&model.network, &state.moments);
+    tensors.extend(state.held_out.as_ref().map(|held_out| vector(HELD_OUT, held_out)));
+    if let Some(SavedTables { shape, codes, mean, .. }) = refresh.and_then(|refresh| refresh.tables.as_ref())
+    {
+        let shape = (shape.l, model.num_classes(), model.num_classes());
+        tensors.push(match codes {
+            TableCodes::Narrow(codes) => matrix(CODES, codes, shape),
+            TableCodes::Wide(codes) => matrix(CODES, codes, shape),
+        });
+        tensors.push(vector(MEAN, mean));
+    }
+    if let Some(near) = refresh.and_then(|refresh| refresh.near.as_ref()) {
+        tensors.push(vector(NEAR[0], &near.lengths));
+        tensors.push(vector(NEAR[1], &near.classes));
+        tensors.push(vector(NEAR[2], &near.weights));
+    }
     write(path, tensors)
 }
 
@@ -82,6 +100,31 @@ impl TensorFile<'_> {
     /// The examples held out from training.
     pub(super) fn read_held_out(&self, count: usize) -> Result<Vec<u32>, ModelError> {
         self.read_vector(HELD_OUT, count)
+    }
+
+    /// What the last refresh left, of a model with so many features and classes.
+    pub(super) fn read_refresh(
+        &self,
+        header: &RefreshHeader,
+        (features, classes): (usize, usize),
+    ) -> Result<LastRefresh, ModelError> {
+        let tables = header.tables.map(|TablesHeader { seed, shape, wide, mean }| {
+            let size = [shape.l, classes];
+            let codes = match wide {
+                true => TableCodes::Wide(self.read_all(CODES, &size)?),
+                false => TableCodes::Narrow(self.read_all(CODES, &size)?),
+            };
+            let mean = self.read_vector(MEAN, mean)?;
+            Ok::<_, ModelError>(SavedTables { seed, shape, codes, mean })
+        });
+        let near = header.near.map(|entries| {
+            Ok::<_, ModelError>(FeatureLists {
+                lengths: self.read_vector(NEAR[0], features)?,
+                classes: self.read_vector(NEAR[1], entries)?,
+                weights: self.read_vector(NEAR[2], entries)?,
+            })
+        });
+        Ok(LastRefresh { tables: tables.transpose()?, near: near.transpose()? })
     }
 
     /// The moments of a network.
@@ -128,6 +171,13 @@ impl TensorFile<'_> {
 const CLASS_COUNTS: &str = "class_counts";
 /// Examples held out from training.
 const HELD_OUT: &str = "held_out";
+
+/// The bucket of each class in each table.
+const CODES: &str = "tables.codes";
+/// The mean that class vectors were hashed less.
+const MEAN: &str = "tables.mean";
+/// Classes near each feature: how many, which, and their weights.
+const NEAR: [&str; 3] = ["near.lengths", "near.classes", "near.weights"];
 
 /// Entries of each class; feature and weight of each entry.
 const SPARSE: [&str; 3] = ["sparse.lengths", "sparse.features", "sparse.weights"];

@@ -16,6 +16,9 @@ use super::law::BrokenLaw;
 /// ends, or no text at all.
 pub const LINE_BYTES_MAX: usize = 64 << 20;
 
+/// More than that without a line end, and nobody reads on: a device, or a bomb.
+pub const ENDLESS_BYTES: usize = 16 * LINE_BYTES_MAX;
+
 /// Ids are stored in 32 bits, and the last one is left free as a marker.
 pub const ID_LIMIT: u64 = u32::MAX as u64;
 
@@ -210,6 +213,11 @@ pub enum DataError {
         "{0}: the file is empty; expected one example a line, `label,label,… feature:value feature:value …`"
     )]
     Empty(Place),
+    /// A line without end.
+    #[error(
+        "{0}: the line goes on for more than {ENDLESS_BYTES} bytes: this is no text; name a file of examples"
+    )]
+    Endless(Place),
     /// Compressed data that ends in the middle or is damaged.
     #[error(
         "{place}: the {format} data is cut off or damaged here ({reason}), expected it to go on: copy or compress the file again"

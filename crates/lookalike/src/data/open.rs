@@ -7,7 +7,8 @@ use std::path::Path;
 use lookalike_mapped::MappedFile;
 
 use super::compression::{Compression, Plain};
-use super::error::{DataError, LINE_BYTES_MAX, Place};
+use super::error::{DataError, ENDLESS_BYTES, LINE_BYTES_MAX, Place};
+use super::xc::Header;
 
 /// The path that means standard input.
 pub const STDIN: &str = "-";
@@ -94,19 +95,46 @@ impl ByteStream {
             let end = memchr::memchr(b'\n', news).unwrap_or(news.len());
             news = &news[end..];
         }
+        if text.try_reserve(news.len()).is_err() {
+            let reason =
+                io::Error::new(io::ErrorKind::OutOfMemory, "there is not enough memory for its text");
+            return Err(DataError::Unreadable { file: self.name.clone(), reason });
+        }
         text.extend_from_slice(news);
         self.lines += memchr::memchr_iter(b'\n', news).count() as u64;
         match memchr::memrchr(b'\n', news) {
             Some(end) => self.line_bytes = news.len() - end - 1,
-            None => self.line_bytes += news.len(),
+            None => self.line_bytes += length,
+        }
+        if self.line_bytes > ENDLESS_BYTES {
+            let place = Place { file: self.name.clone(), line: self.lines + 1, column: 1 };
+            return Err(DataError::Endless(place));
         }
         Ok(length > 0)
     }
 
     fn read_to_end(mut self) -> Result<Vec<u8>, DataError> {
         let mut text = Vec::new();
-        while self.read_more(&mut text)? {}
-        Ok(text)
+        let mut declared = None;
+        loop {
+            let before = text.len();
+            if !self.read_more(&mut text)? {
+                return Ok(text);
+            }
+            if declared.is_none() && self.lines > 0 {
+                // What is wrong with it is for the parser to say.
+                let header = Header::detect(&self.name, super::xc::without_byte_order_mark(&text));
+                declared = Some(header.ok().flatten().map_or(u64::MAX, |header| header.examples));
+            }
+            // A few bytes may stand for any number of empty lines. Behind the last example
+            // that the header declares they are none, and need not be in memory.
+            if declared.is_some_and(|rows| self.lines > rows.saturating_add(2)) {
+                let is_end = |byte: &u8| matches!(byte, b'\n' | b'\r');
+                if text[before.saturating_sub(1)..].iter().all(is_end) {
+                    text.truncate(before);
+                }
+            }
+        }
     }
 
     fn failed(&self, reason: io::Error) -> DataError {

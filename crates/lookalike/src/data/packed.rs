@@ -19,16 +19,18 @@
 //! alone, so there are no stored offsets that could disagree with them.
 //!
 //! A file can come from anywhere. Opening checks the header's checksum, the
-//! exact length, and the whole law of [`Examples`] (one pass at the speed of
-//! memory, which also brings the file into the page cache); nothing is ever
-//! allocated by a number in the file. [`Packed::verify`] checks the sections'
-//! checksums, for damage that keeps the law.
+//! exact length, the whole law of [`Examples`] and the checksum of every section:
+//! two passes at the speed of memory; nothing is ever allocated by a number in the
+//! file. A file of up to [`READ_BYTES_MAX`] is read into memory, so that others may
+//! do with it what they like; a larger one is mapped, and must be left alone while
+//! it is used.
 
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use lookalike_mapped::MappedFile;
+use lookalike_mapped::{Buffer, MappedFile, can_reserve};
+use rayon::prelude::*;
 
 use super::error::{DataError, ID_LIMIT, PackedProblem};
 use super::write::atomically;
@@ -38,6 +40,9 @@ use super::{Examples, ReadOptions};
 pub const MAGIC: &[u8; 8] = b"LOOKPACK";
 /// The version that this program writes and reads.
 pub const VERSION: u64 = 1;
+
+/// Larger files are used in place: they need not fit into memory.
+pub const READ_BYTES_MAX: u64 = 1 << 30;
 
 const HEADER_WORDS: usize = 16;
 const HEADER_BYTES: usize = HEADER_WORDS * 8;
@@ -76,19 +81,46 @@ impl Counts {
     }
 }
 
-/// A packed file, mapped and checked.
+/// A packed file, checked.
 #[derive(Debug)]
 pub struct Packed {
     file: String,
-    map: MappedFile,
+    bytes: Bytes,
     sections: [Range<usize>; 5],
     checksums: [u64; 5],
     num_features: usize,
     num_classes: usize,
 }
 
+/// Where the file's bytes are.
+#[derive(Debug)]
+enum Bytes {
+    Read(Buffer<u8>),
+    Mapped(MappedFile),
+}
+
+impl Bytes {
+    /// Reads a small file; a large one stays mapped.
+    fn of(map: MappedFile) -> io::Result<Self> {
+        let length = map.bytes().len();
+        if length as u64 > READ_BYTES_MAX || !can_reserve(length) {
+            return Ok(Self::Mapped(map));
+        }
+        let mut bytes = Buffer::zeroed(length);
+        map.read_into(&mut bytes)?;
+        Ok(Self::Read(bytes))
+    }
+
+    fn all(&self) -> &[u8] {
+        match self {
+            Self::Read(bytes) => bytes,
+            Self::Mapped(map) => map.bytes(),
+        }
+    }
+}
+
 impl Packed {
-    /// Maps the file and checks that its content obeys the law of [`Examples`].
+    /// Opens the file and checks that its content obeys the law of [`Examples`].
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let file = path.display().to_string();
         let map =
@@ -97,11 +129,12 @@ impl Packed {
     }
 
     pub(super) fn from_map(file: String, map: MappedFile, options: &ReadOptions) -> Result<Self, DataError> {
-        Self::check(&file, map, options).map_err(|problem| DataError::Packed { file, problem })
+        let bytes = Bytes::of(map).map_err(|reason| DataError::Unreadable { file: file.clone(), reason })?;
+        Self::check(&file, bytes, options).map_err(|problem| DataError::Packed { file, problem })
     }
 
-    fn check(file: &str, map: MappedFile, options: &ReadOptions) -> Result<Self, PackedProblem> {
-        let bytes = map.bytes();
+    fn check(file: &str, all: Bytes, options: &ReadOptions) -> Result<Self, PackedProblem> {
+        let bytes = all.all();
         let (counts, checksums) = read_header(bytes)?;
         let (sections, length) = counts.layout().ok_or(PackedProblem::Header)?;
         if bytes.len() != length {
@@ -109,13 +142,14 @@ impl Packed {
         }
         let mut packed = Self {
             file: file.to_owned(),
-            map,
+            bytes: all,
             sections,
             checksums,
             num_features: counts.features as usize,
             num_classes: counts.classes as usize,
         };
         packed.view().check_law()?;
+        packed.check_sections()?;
         packed.fit_to_model(options)?;
         Ok(packed)
     }
@@ -132,9 +166,9 @@ impl Packed {
         Ok(())
     }
 
-    /// The examples, straight from the mapped file.
+    /// The examples, where they are.
     pub fn view(&self) -> Examples<'_> {
-        let bytes = self.map.bytes();
+        let bytes = self.bytes.all();
         let section = |i: usize| &bytes[self.sections[i].clone()];
         Examples {
             feature_offsets: bytemuck::cast_slice(section(0)),
@@ -148,17 +182,43 @@ impl Packed {
         }
     }
 
-    /// Checks the checksum of every section.
+    /// Checks the checksum of every section once more.
     pub fn verify(&self) -> Result<(), DataError> {
-        for (i, name) in SECTIONS.iter().enumerate() {
-            let checksum = crc32fast::hash(&self.map.bytes()[self.sections[i].clone()]);
-            if u64::from(checksum) != self.checksums[i] {
-                let problem = PackedProblem::Section { section: name };
-                return Err(DataError::Packed { file: self.file.clone(), problem });
-            }
-        }
-        Ok(())
+        self.check_sections().map_err(|problem| DataError::Packed { file: self.file.clone(), problem })
     }
+
+    fn check_sections(&self) -> Result<(), PackedProblem> {
+        let bytes = self.bytes.all();
+        let mut end = HEADER_BYTES;
+        for (i, section) in SECTIONS.iter().enumerate() {
+            let range = self.sections[i].clone();
+            let is_padded = bytes[end..range.start].iter().all(|&byte| byte == 0);
+            if !is_padded || u64::from(checksum(&bytes[range.clone()])) != self.checksums[i] {
+                return Err(PackedProblem::Section { section });
+            }
+            end = range.end;
+        }
+        match bytes[end..].iter().all(|&byte| byte == 0) {
+            true => Ok(()),
+            false => Err(PackedProblem::Section { section: SECTIONS[4] }),
+        }
+    }
+}
+
+/// CRC-32 of many bytes, by pieces in parallel.
+fn checksum(bytes: &[u8]) -> u32 {
+    const PIECE: usize = 4 << 20;
+    let pieces: Vec<crc32fast::Hasher> = bytes
+        .par_chunks(PIECE)
+        .map(|piece| {
+            let mut hasher = crc32fast::Hasher::new();
+            hasher.update(piece);
+            hasher
+        })
+        .collect();
+    let mut all = crc32fast::Hasher::new();
+    pieces.iter().for_each(|piece| all.combine(piece));
+    all.finalize()
 }
 
 fn read_header(bytes: &[u8]) -> Result<(Counts, [u64; 5]), PackedProblem> {
@@ -180,7 +240,11 @@ fn read_header(bytes: &[u8]) -> Result<(Counts, [u64; 5]), PackedProblem> {
         classes: word(6),
     };
     let checksum = u64::from(crc32fast::hash(&header[..HEADER_BYTES - 8]));
-    if word(15) != checksum || counts.features > ID_LIMIT || counts.classes > ID_LIMIT {
+    if word(15) != checksum
+        || (12..15).any(|i| word(i) != 0)
+        || counts.features > ID_LIMIT
+        || counts.classes > ID_LIMIT
+    {
         return Err(PackedProblem::Header);
     }
     Ok((counts, [word(7), word(8), word(9), word(10), word(11)]))
@@ -262,14 +326,47 @@ mod tests {
     }
 
     #[test]
-    fn verify_finds_damage_that_keeps_the_law() {
+    fn damage_that_keeps_the_law_is_found() {
         let mut bytes = bytes_of(&sample());
         assert!(open(&bytes).unwrap().verify().is_ok());
         let value = 128 + 64 + 64;
         bytes[value..value + 4].copy_from_slice(&0.75f32.to_le_bytes());
-        let packed = open(&bytes).unwrap();
-        assert_eq!(packed.view().feature_values[0], 0.75);
-        assert!(packed.verify().unwrap_err().to_string().contains("section of feature values is damaged"));
+        assert!(message(&bytes).contains("section of feature values is damaged"));
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_an_error() {
+        let good = bytes_of(&sample());
+        for bit in 0..good.len() * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(open(&bad).is_err(), "bit {bit}");
+        }
+        for cut in 0..good.len() {
+            assert!(open(&good[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    /// Who cuts or overwrites the file while it is used neither ends nor changes anything.
+    #[test]
+    fn what_others_do_to_the_file_is_not_seen() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("data.lkp");
+        let good = bytes_of(&sample());
+        std::fs::write(&path, &good).unwrap();
+        let packed = Packed::open(&path).unwrap();
+        std::fs::write(&path, vec![0xff; good.len()]).unwrap();
+        assert_eq!(packed.view().check_law(), Ok(()));
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+        assert_eq!(packed.view().feature_ids, sample().view().feature_ids);
+        packed.verify().unwrap();
+    }
+
+    #[test]
+    fn a_checksum_by_pieces_is_that_of_the_whole() {
+        let bytes: Vec<u8> = (0..9_000_001u32).map(|i| (i * 7) as u8).collect();
+        assert_eq!(checksum(&bytes), crc32fast::hash(&bytes));
+        assert_eq!(checksum(&[]), crc32fast::hash(&[]));
     }
 
     #[test]

@@ -100,7 +100,7 @@ pub(super) fn without_byte_order_mark(text: &[u8]) -> &[u8] {
 /// The first line, if it tells the sizes.
 #[derive(Clone, Debug)]
 pub(super) struct Header {
-    examples: u64,
+    pub(super) examples: u64,
     features: u64,
     classes: u64,
     /// Where the rows start.

@@ -115,6 +115,7 @@ pub(super) fn train_run(
             patience: None,
         }),
         time_limit: arena.time_limit_seconds.and_then(|limit| Duration::try_from_secs_f64(limit).ok()),
+        ..RunPlan::default()
     };
     let mut recorder = Recorder { observer, curve: Vec::new(), loss_sum: 0.0, steps: 0 };
     let diverged = match run_training(&mut trainer, &plan, &mut NothingKept, &mut recorder) {

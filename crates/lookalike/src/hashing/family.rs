@@ -108,7 +108,8 @@ pub enum Codes {
 }
 
 /// Everything but the seed that makes a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FamilyShape {
     /// Which family.
     pub family: Family,

@@ -33,4 +33,4 @@ pub use lookup::{Lookup, LookupOptions};
 pub use occupancy::Occupancy;
 pub use schedule::RefreshSchedule;
 pub use simhash::SimHash;
-pub use tables::{HashTables, Incremental};
+pub use tables::{HashTables, Incremental, TableCodes};

@@ -39,6 +39,17 @@ pub struct FeatureIndex {
     workers: PerThread<Worker>,
 }
 
+/// The lists of an index, to be kept.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FeatureLists {
+    /// Classes in each feature's list.
+    pub lengths: Vec<u32>,
+    /// The classes of all lists.
+    pub classes: Vec<u32>,
+    /// The weight of each.
+    pub weights: Vec<f32>,
+}
+
 /// What one thread needs.
 #[derive(Debug, Default)]
 struct Worker {
@@ -104,6 +115,36 @@ impl FeatureIndex {
         }
         self.priors.clear();
         self.priors.extend_from_slice(priors);
+    }
+
+    /// The lists as the last refresh left them.
+    pub fn lists(&self) -> FeatureLists {
+        let lengths = self.offsets.windows(2).map(|bounds| (bounds[1] - bounds[0]) as u32);
+        let (classes, weights) = self.lists.iter().copied().unzip();
+        FeatureLists { lengths: lengths.collect(), classes, weights }
+    }
+
+    /// Makes the lists what they were when [`lists`](Self::lists) were taken of them.
+    /// False, and nothing is changed, if they are not of such a sparse part.
+    pub fn restore(&mut self, lists: &FeatureLists, sparse: &SparsePart, num_features: usize) -> bool {
+        let FeatureLists { lengths, classes, weights } = lists;
+        let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+        let fits = lengths.len() == num_features
+            && total == classes.len() as u64
+            && classes.len() == weights.len()
+            && classes.iter().all(|&class| (class as usize) < sparse.num_classes());
+        if fits {
+            self.offsets.clear();
+            self.offsets.push(0);
+            self.offsets.extend(lengths.iter().scan(0, |end, &length| {
+                *end += length as usize;
+                Some(*end)
+            }));
+            self.lists = classes.iter().copied().zip(weights.iter().copied()).collect();
+            self.priors.clear();
+            self.priors.extend_from_slice(sparse.priors());
+        }
+        fits
     }
 
     /// Finds up to `wanted` classes near each example of a batch, with the true

@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::candidates::CandidateBlock;
 use super::gather::{Gather, Marks};
 use super::{Candidates, Counts, Request, Sampler, SamplerStats, Setup};
-use crate::hashing::{Block, HashScratch, HashTables};
+use crate::hashing::{Block, HashScratch, HashTables, TableCodes};
 use crate::model::RowsView;
 use crate::random::{Rng, Stream, below, mix, rng};
 use crate::scratch::PerThread;
@@ -349,6 +349,15 @@ pub(super) fn asking_label(request: &Request<'_>, position: usize) -> Option<u32
     labels.get(below(turn, labels.len() as u32) as usize).copied()
 }
 
+impl LshSampler {
+    /// Of tables that are others now.
+    fn take_notice(&mut self) {
+        if self.walk == Walk::Paper {
+            self.overshoot = self.tables.bucket_max();
+        }
+    }
+}
+
 impl Sampler for LshSampler {
     fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
         let room = self.budget.max(self.found + self.overshoot) + request.truths_max();
@@ -369,9 +378,17 @@ impl Sampler for LshSampler {
 
     fn refresh(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, changed: Option<&[u32]>) {
         self.tables.refresh(cpu, class_vectors, changed);
-        if self.walk == Walk::Paper {
-            self.overshoot = self.tables.bucket_max();
-        }
+        self.take_notice();
+    }
+
+    fn tables(&self) -> Option<&HashTables> {
+        Some(&self.tables)
+    }
+
+    fn restore(&mut self, codes: &TableCodes, mean: &[f32]) -> bool {
+        let is_restored = self.tables.restore(codes, mean);
+        self.take_notice();
+        is_restored
     }
 
     fn stats(&self) -> SamplerStats {

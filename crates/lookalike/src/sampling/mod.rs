@@ -32,13 +32,14 @@ pub mod uniform;
 pub(crate) use candidates::{BLOCK_WORDS, BitRows};
 pub use candidates::{Candidates, Counts};
 pub use config::{LshConfig, MixedConfig, MixedQuery, SamplerError, SamplerKind, Setup, build};
-pub use feature_index::{FeatureIndex, NearClasses, Truths};
+pub use feature_index::{FeatureIndex, FeatureLists, NearClasses, Truths};
 pub use lsh::{LshSampler, Query, Walk};
 pub use sharded::build_sharded;
 
 use lookalike_kernels::Cpu;
 
 use crate::data::Examples;
+use crate::hashing::{HashTables, TableCodes};
 use crate::model::{Embeddings, RowsView};
 
 /// What a sampler is told about a batch.
@@ -90,6 +91,18 @@ pub trait Sampler: Send + Sync + std::fmt::Debug {
     /// Takes notice that class vectors have changed: all of them, or only
     /// `changed` (ascending, distinct) since the last refresh.
     fn refresh(&mut self, _cpu: Cpu, _class_vectors: RowsView<'_>, _changed: Option<&[u32]>) {}
+
+    /// The hash tables as the last refresh left them, where there are some: whoever
+    /// stops between two refreshes keeps them, to go on with the same.
+    fn tables(&self) -> Option<&HashTables> {
+        None
+    }
+
+    /// Takes tables that were kept for those of the last refresh; false if they are not
+    /// this sampler's.
+    fn restore(&mut self, _codes: &TableCodes, _mean: &[f32]) -> bool {
+        false
+    }
 
     /// For a fixed distribution: the logarithm of each class's expected count
     /// among an example's negatives, always finite. As in TensorFlow, the

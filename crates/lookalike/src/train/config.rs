@@ -64,6 +64,10 @@ pub struct TrainConfig {
     pub storage: Storage,
     /// Spread of the initial weights.
     pub init: Init,
+    /// Examples that are shuffled together; unset, all of them. Blocks of neighbours are
+    /// shuffled first, so that of a large file only so many are needed at a time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shuffle_window: Option<usize>,
     /// Examples a step.
     pub batch: usize,
     /// Passes over the training data.
@@ -76,6 +80,9 @@ pub struct TrainConfig {
     pub warmup: u64,
     /// The optimizer.
     pub adam: AdamConfig,
+    /// The length to which each example's gradient of its embedding is cut, if at all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clip: Option<f32>,
     /// The first so many features' rows stay as they are, and if there is one, all
     /// biases and layers below the output: for going on with new data.
     #[serde(skip_serializing_if = "is_zero")]
@@ -94,6 +101,10 @@ pub struct TrainConfig {
 /// without being asked for.
 const SPARSE_ENTRIES_MAX: f64 = (1u64 << 27) as f64;
 
+/// Data whose features take more bytes is shuffled in windows: it may not fit into memory.
+const SHUFFLED_BYTES_MAX: usize = 4 << 30;
+/// Examples of a window then.
+const SHUFFLE_WINDOW: usize = 1 << 18;
 /// Learning rates above this are worth a word.
 const LR_USUAL_MAX: f32 = 0.5;
 
@@ -119,12 +130,14 @@ impl Default for TrainConfig {
             normalise: Normalise::L2,
             storage: Storage::F32,
             init: Init::default(),
+            shuffle_window: None,
             batch: 256,
             epochs: 5,
             lr: 1e-2,
             lr_schedule: RateSchedule::Linear,
             warmup: 0,
             adam: AdamConfig::default(),
+            clip: None,
             frozen_features: 0,
             sparse: None,
             calibrate: false,
@@ -149,6 +162,21 @@ pub enum ConfigError {
     /// Nothing to learn from.
     #[error("{0}")]
     Data(&'static str),
+    /// A model that no memory holds.
+    #[error(
+        "a model of {features} features, {classes} classes and hidden {hidden:?} takes {gigabytes} GB to train, more \
+         than this process can have: correct the header of the data, or choose a smaller --hidden or --storage bf16"
+    )]
+    Memory {
+        /// Features.
+        features: usize,
+        /// Classes.
+        classes: usize,
+        /// Widths of the hidden layers.
+        hidden: Vec<usize>,
+        /// Weights and moments.
+        gigabytes: u64,
+    },
     /// A preset nobody knows.
     #[error("there is no preset {found:?}; presets are {known}")]
     Preset {
@@ -313,8 +341,15 @@ impl TrainConfig {
                 "auto: an example counts once for each of its labels, up to {labels_counted}, as precision counts labels"
             ));
         }
+        let is_large = feature_values.saturating_mul(8) > SHUFFLED_BYTES_MAX;
+        let shuffle_window = is_large.then_some(SHUFFLE_WINDOW);
+        if is_large {
+            why.push(format!("auto: shuffled in windows of {SHUFFLE_WINDOW} examples, as the data is large"));
+        }
         let budget = Some(budget);
-        (Self { epochs, batch, labels_counted, budget, sparse, calibrate: true, ..Self::default() }, why)
+        let chosen =
+            Self { epochs, batch, labels_counted, budget, sparse, shuffle_window, ..Self::default() };
+        (Self { calibrate: true, ..chosen }, why)
     }
 
     /// Settings that may be meant so, and hardly ever do any good: a sentence each.
@@ -444,6 +479,9 @@ impl TrainConfig {
         value((1..=1 << 20).contains(&self.batch), "batch", &self.batch, "from 1 to 1048576")?;
         value(self.epochs > 0, "epochs", &self.epochs, "at least 1")?;
         value(self.lr.is_finite() && self.lr > 0.0, "lr", &self.lr, "a positive number")?;
+        value(self.shuffle_window != Some(0), "shuffle-window", &0, "at least 1")?;
+        let clip = self.clip.unwrap_or(1.0);
+        value(clip.is_finite() && clip > 0.0, "clip", &clip, "a positive number")?;
         value(self.labels_counted > 0, "labels-counted", &0, "at least 1")?;
         value(self.budget != Some(0), "budget", &0, "at least 1")?;
         let sparsity = self.sparsity.unwrap_or(1.0);
@@ -487,6 +525,25 @@ impl TrainConfig {
 }
 
 impl TrainConfig {
+    /// Sizes may come from the header of a file: whether memory holds such a model is
+    /// found out before it is made.
+    pub(super) fn check_memory(&self, features: usize, classes: usize) -> Result<(), ConfigError> {
+        let number = if self.storage == Storage::F32 { 4u64 } else { 2 };
+        // Weight and two moments for each number; counts, biases and steps for each row.
+        let row = |width: Option<&usize>| {
+            (lookalike_kernels::padded(width.copied().unwrap_or(1)) as u64).saturating_mul(3 * number) + 20
+        };
+        let bytes = (features as u64)
+            .saturating_mul(row(self.hidden.first()))
+            .saturating_add((classes as u64).saturating_mul(row(self.hidden.last())));
+        let fits = usize::try_from(bytes).is_ok_and(lookalike_mapped::can_reserve);
+        if fits {
+            return Ok(());
+        }
+        let (hidden, gigabytes) = (self.hidden.clone(), bytes.div_ceil(1 << 30));
+        Err(ConfigError::Memory { features, classes, hidden, gigabytes })
+    }
+
     /// Loss, sampler and hash tables must go together.
     fn check_sampler(&self, num_classes: usize) -> Result<(), ConfigError> {
         let (loss, sampler) = (self.loss.over_candidates(), self.sampler);

@@ -28,6 +28,9 @@ pub struct StepContext {
     /// Of the classes that an example's tables gave, those with the highest scores, so
     /// many, are trained on; all if not said.
     pub keep: Option<usize>,
+    /// The length to which an example's gradient is cut before it goes below the output
+    /// layer.
+    pub clip: Option<f32>,
     /// Rows of features before this one stay as they are; if there is one, so do all
     /// biases and layers below the output.
     pub frozen_features: usize,

@@ -75,6 +75,7 @@ impl<'a> Trainer<'a> {
             data: None,
             held_out: None,
             best: BestScore::default(),
+            refresh: None,
         };
         let mut trainer = Self::go_on(Checkpoint { model, state }, data, cpu)?;
         trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
@@ -134,6 +135,7 @@ fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>) -> Result<(), Tr
     take_in_examples(model, &state.config, data, &chosen);
     state.data = Some(DataFingerprint::of(examples));
     state.progress.position = 0;
+    state.refresh = None;
     Ok(())
 }
 

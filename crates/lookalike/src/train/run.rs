@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use super::state::Progress;
 use super::trainer::{StepReport, TrainError, Trainer};
 use crate::data::Examples;
 use crate::metrics::MetricOptions;
 use crate::predict::Evaluation;
 
-/// How often to evaluate.
+/// How often to evaluate, or to write a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Every {
@@ -15,20 +16,37 @@ pub enum Every {
     Epochs(f64),
     /// After so many steps.
     Iterations(u64),
+    /// After so many seconds of training.
+    Seconds(f64),
+}
+
+/// How far a run has come, in each unit of [`Every`].
+#[derive(Clone, Copy)]
+struct Moment {
+    epochs: f64,
+    steps: u64,
+    seconds: f64,
+}
+
+impl Moment {
+    fn of(trainer: &Trainer<'_>) -> Self {
+        let Progress { iteration, train_seconds, .. } = trainer.state.progress;
+        Self { epochs: trainer.epochs_done(), steps: iteration, seconds: train_seconds }
+    }
 }
 
 impl Every {
-    /// Whether a period was completed between two moments, each given in epochs
-    /// and in steps. Periods need not be whole steps: a step completes the multiples
-    /// it passes.
-    fn is_due(self, (epochs_before, steps_before): (f64, u64), (epochs, steps): (f64, u64)) -> bool {
+    /// Whether a period was completed between two moments. Periods need not be whole
+    /// steps: a step completes the multiples it passes.
+    fn is_due(self, before: Moment, now: Moment) -> bool {
         // A small allowance: 0.1 epochs taken ten times is one epoch.
         let periods = |done: f64, period: f64| (done / period + 1e-9).floor();
         match self {
-            Self::Epochs(period) => periods(epochs, period) > periods(epochs_before, period),
+            Self::Epochs(period) => periods(now.epochs, period) > periods(before.epochs, period),
+            Self::Seconds(period) => periods(now.seconds, period) > periods(before.seconds, period),
             Self::Iterations(period) => {
                 let period = period.max(1) as f64;
-                periods(steps as f64, period) > periods(steps_before as f64, period)
+                periods(now.steps as f64, period) > periods(before.steps as f64, period)
             }
         }
     }
@@ -64,6 +82,10 @@ pub struct RunPlan<'a> {
     pub validation: Option<Validation<'a>>,
     /// Stop after so much training; evaluations are not counted.
     pub time_limit: Option<Duration>,
+    /// How often the keeper is given the whole state; at the end it is in any case.
+    pub checkpoint_every: Option<Every>,
+    /// Look for numbers that are not finite after every step.
+    pub detect_anomaly: bool,
 }
 
 /// Who is told about a run, and may end it.
@@ -78,10 +100,16 @@ pub trait Observer: Send {
     }
 }
 
-/// Keeps the best model of a run: in a directory, in memory, or nowhere.
+/// Keeps the best model of a run, and its last moments: in a directory, in memory, or
+/// nowhere. What it is given is finite.
 pub trait Keeper: Send {
     /// The model as it is now is the best so far. Where it can't be kept the run ends.
     fn keep_best(&mut self, trainer: &Trainer<'_>) -> Result<(), KeepError>;
+
+    /// The run as it is now, for going on after a crash.
+    fn keep_last(&mut self, _: &Trainer<'_>) -> Result<(), KeepError> {
+        Ok(())
+    }
 }
 
 /// Why a model could not be kept.
@@ -130,36 +158,59 @@ fn run_steps(
     observer: &mut dyn Observer,
 ) -> Result<Outcome, TrainError> {
     let started = trainer.state.progress.train_seconds;
-    let moment = |trainer: &Trainer<'_>| (trainer.epochs_done(), trainer.state.progress.iteration);
-    loop {
+    let mut last_kept = None;
+    let outcome = loop {
         if trainer.is_done() {
-            return Ok(Outcome::Finished);
+            break Outcome::Finished;
         }
-        let before = moment(trainer);
-        let report = trainer.step()?;
+        let before = Moment::of(trainer);
+        // The tensor says more than the loss that came of it.
+        let report = trainer.step().map_err(|error| match plan.detect_anomaly {
+            true => trainer.detect_anomaly().err().unwrap_or(error),
+            false => error,
+        })?;
+        if plan.detect_anomaly {
+            trainer.detect_anomaly()?;
+        }
         observer.on_step(trainer, &report);
-        let seconds = report.progress.train_seconds - started;
-        let out_of_time = plan.time_limit.is_some_and(|limit| seconds >= limit.as_secs_f64());
+        let now = Moment::of(trainer);
+        let out_of_time = plan.time_limit.is_some_and(|limit| now.seconds - started >= limit.as_secs_f64());
         // Ranks have clocks and users of their own, and must end at the same step.
         let [out_of_time, is_stopped] = trainer.wishes_of_all([out_of_time, observer.should_stop()]);
         if is_stopped {
-            trainer.settle();
-            return Ok(Outcome::Stopped);
+            break Outcome::Stopped;
         }
         if let Some(validation) = &plan.validation {
             let is_last = trainer.is_done() || out_of_time;
-            if is_last || validation.every.is_due(before, moment(trainer)) {
+            if is_last || validation.every.is_due(before, now) {
                 evaluate(trainer, validation, keeper, observer)?;
                 if validation.patience.is_some_and(|patience| trainer.state.best.waited >= patience) {
-                    return Ok(Outcome::NoProgress);
+                    break Outcome::NoProgress;
                 }
             }
         }
         if out_of_time {
-            trainer.settle();
-            return Ok(Outcome::TimeLimit);
+            break Outcome::TimeLimit;
         }
+        // After the evaluation, so that it knows how good the best is.
+        if plan.checkpoint_every.is_some_and(|every| every.is_due(before, now)) {
+            keep_last(trainer, keeper)?;
+            last_kept = Some(now.steps);
+        }
+    };
+    if plan.checkpoint_every.is_some() && last_kept != Some(trainer.state.progress.iteration) {
+        keep_last(trainer, keeper)?;
     }
+    if matches!(outcome, Outcome::Stopped | Outcome::TimeLimit) {
+        trainer.settle();
+    }
+    trainer.check_finite()?;
+    Ok(outcome)
+}
+
+fn keep_last(trainer: &Trainer<'_>, keeper: &mut dyn Keeper) -> Result<(), TrainError> {
+    trainer.check_finite()?;
+    keeper.keep_last(trainer).map_err(TrainError::CheckpointNotKept)
 }
 
 fn evaluate(
@@ -173,6 +224,7 @@ fn evaluate(
     let is_best = trainer.state.best.take(evaluation.first());
     observer.on_evaluation(trainer, &evaluation, is_best);
     if is_best {
+        trainer.check_finite()?;
         trainer.index();
         keeper.keep_best(trainer).map_err(TrainError::NotKept)?;
     }
@@ -186,7 +238,8 @@ mod tests {
     #[test]
     fn periods_need_not_be_whole_steps() {
         // Seven steps an epoch.
-        let moment = |step: u64| (step as f64 / 7.0, step);
+        let moment =
+            |step: u64| Moment { epochs: step as f64 / 7.0, steps: step, seconds: step as f64 * 0.4 };
         let due = |every: Every| -> Vec<u64> {
             (1..=21).filter(|&step| every.is_due(moment(step - 1), moment(step))).collect()
         };
@@ -195,6 +248,7 @@ mod tests {
         assert_eq!(due(Every::Epochs(2.0)), [14]);
         assert_eq!(due(Every::Iterations(5)), [5, 10, 15, 20]);
         assert_eq!(due(Every::Iterations(0)).len(), 21);
+        assert_eq!(due(Every::Seconds(2.0)), [5, 10, 15, 20]);
         // More often than there are steps: at every step.
         assert_eq!(due(Every::Epochs(0.01)).len(), 21);
         // A seventh, taken seven times, is one.

@@ -4,8 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::config::TrainConfig;
 use crate::data::DataFingerprint;
+use crate::hashing::{FamilyShape, TableCodes};
 use crate::model::Model;
 use crate::optim::NetworkMoments;
+use crate::sampling::FeatureLists;
 
 /// How far training has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -54,6 +56,30 @@ impl BestScore {
     }
 }
 
+/// What the last refresh left of hash tables and near classes. Class vectors have moved
+/// since, so it does not follow from them; every epoch starts with a refresh, and does
+/// without.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LastRefresh {
+    /// The hash tables, if the sampler has some.
+    pub tables: Option<SavedTables>,
+    /// The classes near each feature, if there is a sparse part.
+    pub near: Option<FeatureLists>,
+}
+
+/// Hash tables, by what they are made of.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SavedTables {
+    /// What the functions were drawn with.
+    pub seed: u64,
+    /// What they are.
+    pub shape: FamilyShape,
+    /// The bucket of every class.
+    pub codes: TableCodes,
+    /// The mean that class vectors were hashed less; empty if none.
+    pub mean: Vec<f32>,
+}
+
 /// All that training needs besides the model.
 #[derive(Clone, Debug)]
 pub struct TrainingState {
@@ -70,6 +96,9 @@ pub struct TrainingState {
     pub held_out: Option<Vec<u32>>,
     /// The best evaluation so far.
     pub best: BestScore,
+    /// What the last refresh left, in a checkpoint within an epoch; while training runs
+    /// the trainer has it.
+    pub refresh: Option<LastRefresh>,
 }
 
 impl TrainingState {

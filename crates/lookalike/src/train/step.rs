@@ -5,6 +5,7 @@
 //! ```
 
 use lookalike_kernels::{AlignedVec, padded};
+use rayon::prelude::*;
 
 use super::context::StepContext;
 use super::hidden_step::HiddenStep;
@@ -24,6 +25,16 @@ pub enum Proposer {
     All,
     /// A sampler.
     Sampler(Box<dyn Sampler>),
+}
+
+/// Shortens a gradient that is longer than `limit`.
+fn clip(gradient: &mut [f32], limit: f32) {
+    // Squares of 1e30 are no f32.
+    let length = gradient.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>().sqrt();
+    if length > f64::from(limit) {
+        let factor = f64::from(limit) / length;
+        gradient.iter_mut().for_each(|x| *x = (f64::from(*x) * factor) as f32);
+    }
 }
 
 /// Everything a step allocates, kept between batches, and the other ranks if there are
@@ -71,6 +82,13 @@ impl Step {
         clock.end(Stage::Embed);
         let loss =
             self.output_layer(context, (network, moments), proposer, near, (examples, batch), &mut clock);
+        if let Some(limit) = context.clip {
+            let stride = network.output.stride;
+            let top = self.d_layers.len() - 1;
+            self.d_layers[top][..batch.len() * stride]
+                .par_chunks_exact_mut(stride)
+                .for_each(|row| clip(row, limit));
+        }
         self.layers_below(context, (network, moments), examples, batch);
         clock.end(Stage::Input);
         self.times = clock.times();
@@ -191,5 +209,20 @@ impl Step {
                 self.hidden[i - 1].run(context.cpu, &adam, layer, below, &above[0][..rows]);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clip;
+
+    #[test]
+    fn long_gradients_are_cut_and_short_ones_stay() {
+        let mut short = [0.3, -0.4];
+        clip(&mut short, 1.0);
+        assert_eq!(short, [0.3, -0.4]);
+        let mut long = [3e30f32, -4e30];
+        clip(&mut long, 1.0);
+        assert!((long[0] - 0.6).abs() < 1e-6 && (long[1] + 0.8).abs() < 1e-6, "{long:?}");
     }
 }

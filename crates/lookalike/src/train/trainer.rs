@@ -10,18 +10,19 @@ use super::calibrate::calibrate;
 use super::changed::ChangedClasses;
 use super::config::{ConfigError, TrainConfig};
 use super::context::StepContext;
+use super::finite::{first_bad_parameter, first_bad_tensor};
 use super::sharded;
 use super::sparse::{SparseTraining, hold_out};
 use super::stages::{Stage, StageClock, StageTimes};
-use super::state::{BestScore, Checkpoint, Progress, TrainingState};
+use super::state::{BestScore, Checkpoint, LastRefresh, Progress, SavedTables, TrainingState};
 use super::step::{Proposer, Step};
 use crate::collective::{Collective, Disagreement, Shard};
 use crate::data::{DataFingerprint, Examples};
-use crate::hashing::{Incremental, RefreshSchedule};
+use crate::hashing::{HashTables, Incremental, RefreshSchedule};
 use crate::model::{ClassFrequencies, Model, Network};
 use crate::optim::{Adam, NetworkMoments};
 use crate::predict;
-use crate::random::{Stream, rng};
+use crate::random::{Rng, Stream, rng};
 use crate::sampling::{self, SamplerKind, SamplerStats};
 
 /// What a step did.
@@ -63,6 +64,19 @@ pub enum TrainError {
         /// The learning rate.
         rate: f32,
     },
+    /// A parameter is no longer a number.
+    #[error(
+        "{tensor} is no longer finite after iteration {iteration} (epoch {epoch}): training has diverged; try a \
+         learning rate ten times smaller, --clip 1, or look for extreme feature values with `lookalike data stats`"
+    )]
+    NotFinite {
+        /// The first tensor, in the order of a forward pass.
+        tensor: String,
+        /// Steps done.
+        iteration: u64,
+        /// The epoch, from 1.
+        epoch: usize,
+    },
     /// The data does not fit a resumed model.
     #[error("the model has {model} {what}, the training data {data}: resume with the data it was trained on")]
     OtherData {
@@ -82,6 +96,9 @@ pub enum TrainError {
     /// The best model so far can't be kept.
     #[error("cannot save the best model so far")]
     NotKept(#[source] super::run::KeepError),
+    /// A checkpoint can't be written.
+    #[error("cannot write a checkpoint; those before it are as they were")]
+    CheckpointNotKept(#[source] super::run::KeepError),
     /// The data has the right size and is not the same.
     #[error(
         "the training data is not what the model was trained on: sizes are equal, contents differ (checksum \
@@ -116,8 +133,11 @@ pub struct Trainer<'a> {
     /// Examples that are trained on, in this epoch's order.
     order: Vec<u32>,
     order_epoch: Option<usize>,
-    /// False for a new sampler: at the start and where sparse weights were dropped.
+    /// False for a new sampler, unless its tables were kept: at the start and where sparse
+    /// weights were dropped.
     has_tables: bool,
+    /// Steps done when the sparse part was found to have diverged.
+    sparse_diverged_at: Option<u64>,
     /// Whether held-out examples have chosen since the last step.
     is_settled: bool,
     /// Classes moved since the last refresh, where the tables want to know.
@@ -140,6 +160,7 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self, TrainError> {
         let start = Instant::now();
         config.check(&examples)?;
+        config.check_memory(examples.num_features, examples.num_classes)?;
         let shape = config.network(examples.num_features, examples.num_classes);
         let shard = Shard::new(collective, examples.num_classes);
         let mut network = Network::random_shard(shape, config.init, config.seed, shard.classes());
@@ -152,6 +173,7 @@ impl<'a> Trainer<'a> {
             data: Some(DataFingerprint::of(&examples)),
             held_out: None,
             best: BestScore::default(),
+            refresh: None,
         };
         let model = Model::new(network, ClassFrequencies::of(&examples));
         let mut trainer = Self::start(Checkpoint { model, state }, shard, examples, cpu)?;
@@ -204,21 +226,23 @@ impl<'a> Trainer<'a> {
         sharded::cut(&mut model, &mut state, &shard);
         let config = &state.config;
         let output = &model.network.output;
-        let proposer = proposer(config, &model, &shard)?;
+        let mut proposer = proposer(config, &model, &shard)?;
         let tracks_changes = config.sampler.uses_tables() && config.lsh.incremental != Incremental::Never;
         let changed = ChangedClasses::new(if tracks_changes { output.len } else { 0 });
         // Examples without a label or a weight teach nothing here and are left out.
         let teaches = |&i: &u32| examples.teaches(i as usize);
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
         let held_out_max = config.held_out_max();
-        let held_out = match state.held_out.take().filter(|_| held_out_max > 0) {
+        // Those of a part that was dropped come back with the next epoch.
+        let are_out = held_out_max > 0 || state.progress.position > 0;
+        let held_out = match state.held_out.take().filter(|_| are_out) {
             Some(held_out) => {
                 order.retain(|i| held_out.binary_search(i).is_err());
                 held_out
             }
             None => hold_out(&mut order, held_out_max, config.seed),
         };
-        let sparse = config.sparse.map(|sparse| {
+        let mut sparse = config.sparse.map(|sparse| {
             if model.sparse.is_none() {
                 SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
             } else {
@@ -227,13 +251,18 @@ impl<'a> Trainer<'a> {
                 SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
             }
         });
-        state.held_out = (held_out_max > 0).then_some(held_out);
+        state.held_out = (held_out_max > 0 || !held_out.is_empty()).then_some(held_out);
         // A file may say anything.
         let position = state.progress.position;
         if position > 0 && position >= order.len() {
             let (what, model, data) = ("examples done in this epoch", position, order.len());
             return Err(TrainError::OtherData { what, model, data });
         }
+        let refresh = state.refresh.take().filter(|_| position > 0 && shard.is_whole());
+        let has_tables = refresh.is_some_and(|refresh| {
+            restore(&refresh, state.config.seed, &mut proposer)
+                && restore_near(&refresh, sparse.as_mut(), &model)
+        });
         Ok(Self {
             schedule: state.config.lsh.schedule(),
             model,
@@ -247,15 +276,56 @@ impl<'a> Trainer<'a> {
             times: StageTimes::default(),
             order,
             order_epoch: None,
-            has_tables: false,
+            has_tables,
+            sparse_diverged_at: None,
             is_settled: false,
             changed,
         })
     }
 
     /// The model and all that training needs besides, as they are now.
-    pub fn into_checkpoint(self) -> Checkpoint {
+    pub fn into_checkpoint(mut self) -> Checkpoint {
+        self.state.refresh = self.last_refresh();
         Checkpoint { model: self.model, state: self.state }
+    }
+
+    /// What the last refresh left, if the next step needs it.
+    pub fn last_refresh(&self) -> Option<LastRefresh> {
+        if self.state.progress.position == 0 || !self.has_tables || !self.shard.is_whole() {
+            return None;
+        }
+        let tables = match &self.proposer {
+            Proposer::Sampler(sampler) => sampler.tables(),
+            Proposer::All => None,
+        };
+        let seed = self.state.config.seed;
+        let saved = |tables: &HashTables| {
+            let (shape, codes, mean) = (*tables.family().shape(), tables.codes(), tables.mean().to_vec());
+            SavedTables { seed, shape, codes, mean }
+        };
+        let near = self.sparse.as_ref().map(SparseTraining::lists);
+        Some(LastRefresh { tables: tables.map(saved), near })
+    }
+
+    /// Looks at every number of the model, which is about to be kept: none that is not
+    /// finite leaves the trainer.
+    pub fn check_finite(&self) -> Result<(), TrainError> {
+        first_bad_parameter(&self.model).map_or(Ok(()), |tensor| Err(self.not_finite(tensor)))
+    }
+
+    /// Looks also at what the optimizer remembers, and names the first bad tensor.
+    pub fn detect_anomaly(&self) -> Result<(), TrainError> {
+        first_bad_tensor(&self.model, &self.state).map_or(Ok(()), |tensor| Err(self.not_finite(tensor)))
+    }
+
+    fn not_finite(&self, tensor: String) -> TrainError {
+        let Progress { iteration, epoch, .. } = self.state.progress;
+        TrainError::NotFinite { tensor, iteration, epoch: epoch + 1 }
+    }
+
+    /// After how many steps the sparse part diverged and was dropped, if it did.
+    pub fn sparse_diverged_at(&self) -> Option<u64> {
+        self.sparse_diverged_at
     }
 
     /// Steps in an epoch.
@@ -377,11 +447,15 @@ impl<'a> Trainer<'a> {
         let config = &self.state.config;
         let rate = config.rate_at(progress.iteration, self.planned_steps());
         let end = self.order.len().min(progress.position + config.batch);
-        let loss = self.train_on(progress.position..end, rate, &mut clock);
+        let (loss, sparse_is_finite) = self.train_on(progress.position..end, rate, &mut clock);
         self.times = clock.times();
         if !loss.is_finite() {
             let (iteration, epoch) = (progress.iteration, progress.epoch + 1);
             return Err(TrainError::Diverged { loss, iteration, epoch, rate });
+        }
+        if !sparse_is_finite {
+            self.sparse_diverged_at = Some(progress.iteration + 1);
+            self.drop_sparse_part()?;
         }
         self.changed.add(self.step.touched_classes());
         self.is_settled = false;
@@ -394,8 +468,9 @@ impl<'a> Trainer<'a> {
         Ok(StepReport { progress: self.state.progress, loss, rate, batch, refreshed, bytes_sent })
     }
 
-    /// Moves all parts of the model by a batch; gives the network's loss.
-    fn train_on(&mut self, places: std::ops::Range<usize>, rate: f32, clock: &mut StageClock) -> f64 {
+    /// Moves all parts of the model by a batch; gives the network's loss, and whether sparse
+    /// weights are still numbers.
+    fn train_on(&mut self, places: std::ops::Range<usize>, rate: f32, clock: &mut StageClock) -> (f64, bool) {
         let steps_per_epoch = self.steps_per_epoch();
         let TrainingState { config, progress, moments, .. } = &mut self.state;
         let context = StepContext {
@@ -407,6 +482,7 @@ impl<'a> Trainer<'a> {
             labels_counted: config.labels_counted,
             corrects_log_q: config.corrects_log_q(),
             keep: config.keep_for(self.model.num_classes()),
+            clip: config.clip,
             frozen_features: config.frozen_features,
         };
         let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
@@ -418,15 +494,16 @@ impl<'a> Trainer<'a> {
         let network = (&mut model.network, moments);
         let loss = self.step.run(&context, network, &mut self.proposer, near, batch.0, batch.1);
         clock.end_measured(self.step.stage_times());
+        let mut is_finite = true;
         if let Some(sparse) = &mut self.sparse {
             let start = model.sparse.as_ref().map_or(1.0, |part| part.start().rate());
             let rate = config.sparse_rate_at(progress.iteration, steps_per_epoch) * start;
             if rate > 0.0 {
-                sparse.run(self.cpu, model, batch, rate);
+                is_finite = sparse.run(self.cpu, model, batch, rate);
                 clock.end(Stage::Update);
             }
         }
-        loss
+        (loss, is_finite)
     }
 
     fn advance(&mut self, end: usize, seconds: f64) {
@@ -443,12 +520,21 @@ impl<'a> Trainer<'a> {
     /// Fisher–Yates on the sorted order, so that an epoch's order depends on the
     /// seed and the epoch alone, also after resuming.
     fn shuffle(&mut self, epoch: usize) {
+        if let (0, Some(held_out)) = (self.state.config.held_out_max(), &mut self.state.held_out)
+            && self.state.progress.position == 0
+        {
+            self.order.append(held_out);
+        }
         self.order.sort_unstable();
         let mut random = rng(self.state.config.seed, Stream::Shuffle, epoch as u64, 0);
-        for i in (1..self.order.len()).rev() {
-            let j = crate::random::below(random.next_u64(), i as u32 + 1) as usize;
-            self.order.swap(i, j);
+        let window = self.state.config.shuffle_window.unwrap_or(usize::MAX).min(self.order.len());
+        if window < self.order.len() {
+            let blocks: Vec<&[u32]> = self.order.chunks(window.div_ceil(BLOCKS_A_WINDOW)).collect();
+            let mut places: Vec<u32> = (0..blocks.len() as u32).collect();
+            shuffle(&mut places, &mut random);
+            self.order = places.iter().flat_map(|&block| blocks[block as usize]).copied().collect();
         }
+        self.order.chunks_mut(window.max(1)).for_each(|window| shuffle(window, &mut random));
         self.order_epoch = Some(epoch);
     }
 
@@ -463,23 +549,26 @@ impl<'a> Trainer<'a> {
         self.has_tables = true;
     }
 
-    /// A sparse part that does not help, also because it has diverged, is dropped at
-    /// the end of an epoch: searching near classes with it costs time. Where
-    /// nothing is calibrated, the held-out examples then have nothing left to choose and
-    /// are trained on like the others. The sampler has to find all negatives itself.
+    /// A sparse part that does not help is dropped at the end of an epoch: searching near
+    /// classes with it costs time.
     fn end_epoch(&mut self) -> Result<(), ConfigError> {
         self.choose(self.state.progress.epoch + 1 >= self.state.config.epochs);
         let has_held_out = self.state.held_out.as_ref().is_some_and(|held_out| !held_out.is_empty());
         if has_held_out && self.model.sparse.as_ref().is_some_and(|sparse| sparse.blend() == 0.0) {
-            self.model.sparse = None;
-            self.sparse = None;
-            self.state.config.sparse = None;
-            if !self.state.config.calibrate {
-                self.order.append(self.state.held_out.get_or_insert_default());
-            }
-            self.proposer = proposer(&self.state.config, &self.model, &self.shard)?;
-            self.has_tables = false;
+            self.drop_sparse_part()?;
         }
+        Ok(())
+    }
+
+    /// Where nothing is calibrated, the held-out examples then have nothing left to choose,
+    /// and are trained on like the others from the next epoch on. The sampler has to find
+    /// all negatives itself.
+    fn drop_sparse_part(&mut self) -> Result<(), ConfigError> {
+        (self.model.sparse, self.model.neighbours) = (None, None);
+        self.sparse = None;
+        self.state.config.sparse = None;
+        self.proposer = proposer(&self.state.config, &self.model, &self.shard)?;
+        self.has_tables = false;
         Ok(())
     }
 
@@ -515,6 +604,31 @@ fn proposer(config: &TrainConfig, model: &Model, shard: &Shard) -> Result<Propos
         false => sampling::build_sharded(kind, &setup, shard)?,
     };
     Ok(Proposer::Sampler(sampler))
+}
+
+/// Blocks of neighbours that are shuffled together.
+const BLOCKS_A_WINDOW: usize = 64;
+
+fn shuffle(list: &mut [u32], random: &mut Rng) {
+    for i in (1..list.len()).rev() {
+        let j = crate::random::below(random.next_u64(), i as u32 + 1) as usize;
+        list.swap(i, j);
+    }
+}
+
+/// Makes the tables those of the last refresh; false if they are not what was kept.
+fn restore(refresh: &LastRefresh, seed: u64, proposer: &mut Proposer) -> bool {
+    let Proposer::Sampler(sampler) = proposer else { return true };
+    let Some(shape) = sampler.tables().map(|tables| *tables.family().shape()) else { return true };
+    refresh.tables.as_ref().is_some_and(|saved| {
+        saved.seed == seed && saved.shape == shape && sampler.restore(&saved.codes, &saved.mean)
+    })
+}
+
+/// The same for the lists of near classes.
+fn restore_near(refresh: &LastRefresh, sparse: Option<&mut SparseTraining>, model: &Model) -> bool {
+    let Some(sparse) = sparse else { return true };
+    refresh.near.as_ref().is_some_and(|lists| sparse.restore(lists, model))
 }
 
 fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError> {
@@ -629,6 +743,46 @@ mod tests {
         trainer.model.sparse.as_mut().unwrap().set_blend(unseen);
         trainer.settle();
         assert_ne!(trainer.model.sparse.as_ref().unwrap().blend(), unseen);
+    }
+
+    #[test]
+    fn a_window_is_made_of_blocks_and_an_epoch_of_all_examples() {
+        let data = data();
+        let config = TrainConfig { sparse: None, ..config(SparseConfig::default()) };
+        let order = |window, epoch| {
+            let config = TrainConfig { shuffle_window: window, ..config.clone() };
+            let mut trainer = Trainer::new(config, data.view(), Cpu::detect()).unwrap();
+            trainer.shuffle(epoch);
+            trainer.order
+        };
+        let sorted = |mut order: Vec<u32>| {
+            order.sort_unstable();
+            order
+        };
+        let all = order(None, 0);
+        // A window that holds all is none.
+        assert_eq!(order(Some(10_000), 0), all);
+        // 128 examples: blocks of two, of which 64 stand together.
+        let windows = order(Some(128), 0);
+        assert!(windows != all && windows != order(Some(128), 1));
+        assert_eq!(sorted(windows.clone()), sorted(all));
+        let neighbours = sorted(windows.clone());
+        let blocks: Vec<&[u32]> = neighbours.chunks(2).collect();
+        let is_cut = |block: &&&[u32]| {
+            let window = |i: &u32| windows.iter().position(|j| i == j).unwrap() / 128;
+            block.iter().any(|i| window(i) != window(&block[0]))
+        };
+        // The last block is short, so that one may lie across.
+        assert!(blocks.iter().filter(is_cut).count() <= 1);
+    }
+
+    #[test]
+    fn a_model_that_no_memory_holds_is_refused() {
+        let mut data = data();
+        data.num_classes = u32::MAX as usize;
+        let config = TrainConfig { hidden: vec![16_384], ..config(SparseConfig::default()) };
+        let refused = Trainer::new(config, data.view(), Cpu::detect()).err().unwrap();
+        assert!(matches!(refused, TrainError::Config(ConfigError::Memory { .. })), "{refused}");
     }
 
     #[test]

@@ -52,7 +52,12 @@ pub(super) fn end(trainer: &Trainer<'_>, outcome: Outcome, had_sparse_part: bool
     });
     warn_of_shortfall(trainer, say);
     if had_sparse_part {
-        say(blend(&trainer.model));
+        say(match trainer.sparse_diverged_at() {
+            Some(step) => format!(
+                "warning: sparse weights diverged at step {step} and were dropped; try a smaller --sparse-lr"
+            ),
+            None => blend(&trainer.model),
+        });
     }
     say(match &trainer.model.calibration {
         Some(calibration) => {

@@ -6,19 +6,20 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use lookalike::artifact::{self, DirectoryKeeper, DirectoryLock, check_destination};
+use lookalike::artifact::{self, Checkpoints, DirectoryKeeper, DirectoryLock, ModelError, check_destination};
 use lookalike::data::Dataset;
 use lookalike::data::write::{check_file, check_folder};
 use lookalike::metrics::Metrics;
 use lookalike::model::Model;
 use lookalike::predict::{Evaluation, Predictor, Search};
 use lookalike::train::{
-    Checkpoint, Every, FurtherData, NothingKept, Outcome, RunPlan, TrainConfig, Trainer, Validation,
+    BestScore, Checkpoint, Every, FurtherData, Outcome, RunPlan, TrainConfig, Trainer, Validation,
     run as run_training,
 };
 use lookalike_report::human;
 
 use super::further::Further;
+use super::keep::Kept;
 use super::times::{Part, Times};
 use super::{Settings, TrainArguments, describe};
 use crate::exit::{INTERRUPTED, usage};
@@ -33,6 +34,14 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
             inform!("{line}");
         }
     };
+    if arguments.resume && arguments.model.is_none() && arguments.checkpoint.is_none() {
+        return Err(usage("--resume needs to know what to go on with: give --model or --checkpoint"));
+    }
+    if arguments.checkpoint.is_some() && ranks::all().size() > 1 {
+        return Err(usage(
+            "--checkpoint is for one process: several save with --model, and go on from there",
+        ));
+    }
     let mut times = Times::start();
     if let (Some(directory), true, true) = (&arguments.model, arguments.resume, arguments.print_config) {
         let saved = artifact::load(directory)?;
@@ -40,18 +49,19 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         let settings = Settings { training: saved.record.config, text: text.unwrap_or(base.text) };
         return print_settings(arguments, settings);
     }
-    let previous = match (&arguments.model, arguments.resume) {
-        (Some(directory), true) => Some(artifact::load_checkpoint(directory)?),
-        _ => None,
-    };
     if arguments.further.from.is_some() && ranks::all().size() > 1 {
         return Err(usage("--from is for one process: several can't go on with other data yet"));
     }
-    let mut _lock = None;
+    let checkpoints = arguments.checkpoint.as_ref().map(|folder| Checkpoints::new(folder, arguments.keep));
+    let mut _locks = [None, None];
     if !arguments.print_config && ranks::is_first() {
         check_outputs(arguments)?;
-        _lock = arguments.model.as_deref().map(DirectoryLock::take).transpose()?;
+        let written = [&arguments.model, &arguments.checkpoint];
+        for (lock, directory) in _locks.iter_mut().zip(written) {
+            *lock = directory.as_deref().map(DirectoryLock::take).transpose()?;
+        }
     }
+    let previous = previous(arguments, checkpoints.as_ref(), &say)?;
     if previous.is_some() && arguments.text.any() {
         return Err(usage("--resume goes on with the model's features: they can't be changed"));
     }
@@ -111,7 +121,7 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         check_labels(path, valid)?;
     }
     let inputs = (test.as_ref(), valid.as_ref());
-    let (outcome, saved) = train_and_save(arguments, &mut trainer, inputs, &mut times, &say)?;
+    let (outcome, saved) = train_and_save(arguments, &mut trainer, checkpoints, inputs, &mut times, &say)?;
     times.enter(Part::Evaluation);
     if let Some(test) = &test
         && let Some(evaluation) = measure_saved(arguments, &trainer, saved, test)?
@@ -120,6 +130,50 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     }
     say(times.end());
     Ok(if outcome == Outcome::Stopped { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+}
+
+/// What training goes on with, if it does.
+fn previous(
+    arguments: &TrainArguments,
+    checkpoints: Option<&Checkpoints>,
+    say: &dyn Fn(String),
+) -> anyhow::Result<Option<Checkpoint>> {
+    let Some(checkpoints) = checkpoints else {
+        let directory = arguments.model.as_ref().filter(|_| arguments.resume);
+        return Ok(directory.map(|directory| artifact::load_checkpoint(directory)).transpose()?);
+    };
+    if !arguments.resume && !checkpoints.is_empty() {
+        return Err(usage(
+            "--checkpoint has checkpoints of another run: go on with --resume, or choose another",
+        ));
+    }
+    let mut tell = |error: &ModelError| inform!("warning: {error}; going on with the checkpoint before it");
+    let newest = checkpoints.newest(&mut tell)?;
+    if arguments.resume && newest.is_none() {
+        say("no checkpoint yet: training starts from the beginning".into());
+    }
+    Ok(newest)
+}
+
+/// A period as the user writes it.
+pub(super) fn period(text: &str) -> Result<Every, String> {
+    let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: f64 = number.parse().unwrap_or(0.0);
+    let every = match unit {
+        "s" => Every::Seconds(number),
+        "m" => Every::Seconds(60.0 * number),
+        "h" => Every::Seconds(3600.0 * number),
+        "step" | "steps" if number.fract() == 0.0 => Every::Iterations(number as u64),
+        "epoch" | "epochs" => Every::Epochs(number),
+        _ => Every::Seconds(0.0),
+    };
+    match every {
+        Every::Iterations(0) | Every::Seconds(0.0) | Every::Epochs(0.0) => {
+            Err("expected a positive number and its unit: 30s, 10m, 2h, 1000steps or 1epoch".into())
+        }
+        every => Ok(every),
+    }
 }
 
 /// The settings with what flags override, and nothing else.
@@ -162,7 +216,12 @@ fn go_on<'a>(
     mut checkpoint: Checkpoint,
     data: &'a Input,
 ) -> anyhow::Result<Trainer<'a>> {
+    let had_sparse_part = checkpoint.state.config.sparse.is_some();
     arguments.settings.apply(&mut checkpoint.state.config)?;
+    if arguments.checkpoint.is_some() && !had_sparse_part {
+        // The same command line goes on with a run that has dropped it.
+        checkpoint.state.config.sparse = None;
+    }
     Ok(Trainer::resume_on(ranks::all(), checkpoint, data.view(), arguments.machine.cpu()?)?)
 }
 
@@ -176,6 +235,9 @@ fn check_outputs(arguments: &TrainArguments) -> anyhow::Result<()> {
                 directory.display()
             )));
         }
+    }
+    if let Some(folder) = &arguments.checkpoint {
+        check_folder(folder).context("--checkpoint")?;
     }
     if let Some(file) = &arguments.log {
         check_file(file).context("--log")?;
@@ -236,6 +298,7 @@ enum Saved {
 fn train_and_save(
     arguments: &TrainArguments,
     trainer: &mut Trainer<'_>,
+    checkpoints: Option<Checkpoints>,
     (test, valid): (Option<&Input>, Option<&Input>),
     times: &mut Times,
     say: &dyn Fn(String),
@@ -266,33 +329,58 @@ fn train_and_save(
     Metrics::new(&arguments.metrics.options(), None)?;
     let limit = arguments.time_limit.map(Duration::try_from_secs_f64).transpose();
     let limit = limit.map_err(|_| usage("--time-limit must be a number of seconds, 0 or more"))?;
-    let plan = RunPlan { validation, time_limit: limit };
-    let had_sparse_part = trainer.model.sparse.is_some();
-    let keeper = arguments.model.as_ref();
-    let mut keeper = keeper.map(|path| DirectoryKeeper::new(path, !arguments.without_training_state));
     times.enter(Part::Training);
     let trained_before = trainer.state.progress.train_seconds;
-    let result = match (&mut keeper, valid) {
-        (Some(keeper), Some(valid)) => {
-            if arguments.resume {
-                // A model that goes on is itself the best so far.
-                trainer.state.best.value = measure(arguments, trainer, valid)?.first();
-                keeper.holds_best();
-            }
-            progress = progress.of_best();
-            run_training(trainer, &plan, keeper, &mut progress)
-        }
-        _ => run_training(trainer, &plan, &mut NothingKept, &mut progress),
+    let plan = RunPlan {
+        validation,
+        time_limit: limit,
+        checkpoint_every: checkpoints.as_ref().map(|_| arguments.checkpoint_every),
+        detect_anomaly: arguments.detect_anomaly,
     };
+    let had_sparse_part = trainer.model.sparse.is_some();
+    let model = arguments.model.as_ref();
+    let model = model.map(|path| DirectoryKeeper::new(path, !arguments.without_training_state));
+    let mut kept = Kept { model, keeps_best: valid.is_some(), checkpoints };
+    if let (Some(model), Some(valid)) = (&mut kept.model, valid) {
+        if arguments.resume {
+            find_best(arguments, trainer, model, valid)?;
+        }
+        progress = progress.of_best();
+    }
+    let result = run_training(trainer, &plan, &mut kept, &mut progress);
     progress.finish();
+    let written = kept.checkpoints.as_mut().map_or(Ok(()), Checkpoints::wait);
     let outcome = result?;
     let seconds = times.enter(Part::Saving);
     let trained = trainer.state.progress.train_seconds - trained_before;
     times.moved(Part::Training, Part::Evaluation, (seconds - trained).max(0.0));
     describe::end(trainer, outcome, had_sparse_part, say);
     progress.wire().into_iter().for_each(say);
-    let saved = keeper.map(|keeper| save(trainer, keeper, say)).transpose()?;
+    let saved = kept.model.map(|model| save(trainer, model, say)).transpose()?;
+    written.context("cannot write the last checkpoint")?;
     Ok((outcome, saved.unwrap_or(Saved::Trainer)))
+}
+
+/// The best model of a run that goes on is in its directory.
+fn find_best(
+    arguments: &TrainArguments,
+    trainer: &mut Trainer<'_>,
+    model: &mut DirectoryKeeper,
+    valid: &Input,
+) -> anyhow::Result<()> {
+    if arguments.checkpoint.is_none() {
+        // What goes on is itself the best so far.
+        trainer.state.best.value = measure(arguments, trainer, valid)?.first();
+        model.holds_best();
+    } else if trainer.state.best.value.is_some() {
+        match artifact::load(model.directory()) {
+            Ok(_) => model.holds_best(),
+            // Somebody removed it: the next best one takes its place.
+            Err(ModelError::NotAModel { .. }) => trainer.state.best = BestScore::default(),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Some of the examples of a file, evenly spread.

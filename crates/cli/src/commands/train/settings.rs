@@ -49,6 +49,12 @@ pub(crate) struct SettingArguments {
     /// Passes over the training data
     #[arg(long, value_name = "E")]
     epochs: Option<usize>,
+    /// Shuffle only so many examples at a time, in blocks, for data larger than memory
+    #[arg(long, value_name = "N")]
+    shuffle_window: Option<usize>,
+    /// Cut each example's gradient of its embedding to this length
+    #[arg(long, value_name = "LENGTH")]
+    clip: Option<f32>,
     /// Examples a step
     #[arg(long, value_name = "B")]
     batch: Option<usize>,
@@ -187,6 +193,12 @@ impl SettingArguments {
         set(&mut config.lr, &self.lr);
         set(&mut config.lr_schedule, &self.lr_schedule);
         set(&mut config.warmup, &self.warmup);
+        if self.shuffle_window.is_some() {
+            config.shuffle_window = self.shuffle_window;
+        }
+        if self.clip.is_some() {
+            config.clip = self.clip;
+        }
         set(&mut config.adam.decay, &self.adam);
         set(&mut config.calibrate, &self.calibrate);
         set(&mut config.seed, &self.seed);

@@ -138,6 +138,15 @@ pub(super) fn put_right(destination: &Destination) {
     }
 }
 
+/// Names of the directories that are in folders aside.
+pub(super) fn left_in(parent: &Path) -> Vec<OsString> {
+    let entries = fs::read_dir(parent).into_iter().flatten().flatten();
+    let is_unfinished = |name: &OsString| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
+    let unfinished = entries.filter(|entry| is_unfinished(&entry.file_name()));
+    // A folder without a directory is removed whoever asks.
+    unfinished.map(|entry| name_within(&entry.path()).unwrap_or_default()).collect()
+}
+
 /// Whether a living process is about to put a directory into this place.
 pub(super) fn is_on_its_way(destination: &Destination) -> bool {
     let Ok(mut entries) = fs::read_dir(&destination.parent) else { return false };
@@ -200,7 +209,7 @@ fn empty(directory: &Path, place: &Path) -> Result<(), ModelError> {
 }
 
 /// `path`, or with an ending and a number if something is there.
-fn free_name(path: &Path, ending: &str) -> PathBuf {
+pub(super) fn free_name(path: &Path, ending: &str) -> PathBuf {
     let with = |number: usize| {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{ending}"));

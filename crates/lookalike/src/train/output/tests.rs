@@ -85,6 +85,7 @@ fn step(classes: std::ops::Range<usize>, loss: Loss, is_full: bool, reducer: &mu
         labels_counted: 2,
         corrects_log_q: false,
         keep: None,
+        clip: None,
         frozen_features: 0,
     };
     let embeddings = embeddings();

@@ -19,7 +19,7 @@ use lookalike_kernels::Cpu;
 use crate::data::Examples;
 use crate::model::{Model, Neighbours, SparsePart};
 use crate::random::{Stream, mix};
-use crate::sampling::{FeatureIndex, NearClasses, Truths};
+use crate::sampling::{FeatureIndex, FeatureLists, NearClasses, Truths};
 use blend::HeldOutScores;
 use start::choose_start;
 use step::SparseStep;
@@ -88,6 +88,17 @@ impl SparseTraining {
         }
     }
 
+    /// The lists of near classes as the last refresh left them.
+    pub(super) fn lists(&self) -> FeatureLists {
+        self.index.lists()
+    }
+
+    /// Goes on with lists that were kept; false if they are not this model's.
+    pub(super) fn restore(&mut self, lists: &FeatureLists, model: &Model) -> bool {
+        let sparse = model.sparse.as_ref();
+        sparse.is_some_and(|sparse| self.index.restore(lists, sparse, model.num_features()))
+    }
+
     /// Finds the classes near each example of a batch, true labels left out.
     pub(super) fn propose(&mut self, model: &Model, batch: Batch<'_>) {
         let (normalise, wanted) = (model.network.config.normalise, self.config.negatives);
@@ -99,12 +110,12 @@ impl SparseTraining {
         &self.near
     }
 
-    /// Moves the weights of true labels and of the near classes found last.
-    pub(super) fn run(&mut self, cpu: Cpu, model: &mut Model, batch: Batch<'_>, rate: f32) {
-        if let Some(sparse) = &mut model.sparse {
-            let normalise = model.network.config.normalise;
-            self.step.run(cpu, sparse, (&self.own, &self.near), batch, normalise, rate);
-        }
+    /// Moves the weights of true labels and of the near classes found last. False if
+    /// they have run off to where they are no numbers.
+    pub(super) fn run(&mut self, cpu: Cpu, model: &mut Model, batch: Batch<'_>, rate: f32) -> bool {
+        let Some(sparse) = &mut model.sparse else { return true };
+        let normalise = model.network.config.normalise;
+        self.step.run(cpu, sparse, (&self.own, &self.near), batch, normalise, rate)
     }
 
     /// Lets the `held_out` examples choose how much the sparse part counts, as the

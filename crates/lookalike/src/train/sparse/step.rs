@@ -18,6 +18,7 @@
 //! costs as many multiplications as it has features.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
@@ -83,7 +84,8 @@ impl Pairs for NearPairs<'_> {
 
 impl SparseStep {
     /// Moves the rows of the true labels and the near classes of a batch. `own`
-    /// says what one of a class's examples has put into its score.
+    /// says what one of a class's examples has put into its score. False if a
+    /// weight is no number any more: the part has diverged.
     pub(super) fn run(
         &mut self,
         cpu: Cpu,
@@ -92,7 +94,7 @@ impl SparseStep {
         (examples, batch): (&Examples<'_>, &[u32]),
         normalise: Normalise,
         rate: f32,
-    ) {
+    ) -> bool {
         let labels_max = batch.iter().map(|&i| examples.labels(i as usize).len()).max().unwrap_or(0);
         let stride = labels_max + near.stride();
         self.factors.clear();
@@ -135,10 +137,13 @@ impl SparseStep {
         });
         let (offsets, features, weights) = sparse.parts_mut();
         let rows = SparseRows { offsets, features, weights };
-        let scores = &self.scores;
+        let (scores, has_diverged) = (&self.scores, AtomicBool::new(false));
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, _| {
-            workers.with(|gradient| rows.update(part, view, scores, rate, gradient));
+            if !workers.with(|gradient| rows.update(part, view, scores, rate, gradient)) {
+                has_diverged.store(true, Ordering::Relaxed);
+            }
         });
+        !has_diverged.into_inner()
     }
 }
 
@@ -192,7 +197,8 @@ impl SplitRows for SparseRows<'_> {
 }
 
 impl SparseRows<'_> {
-    /// `gradient` is a row of all features, zero before and after.
+    /// `gradient` is a row of all features, zero before and after. False if a weight is no
+    /// number any more.
     fn update(
         &mut self,
         part: &Part,
@@ -200,7 +206,8 @@ impl SparseRows<'_> {
         scores: &[f32],
         rate: f32,
         gradient: &mut Vec<f32>,
-    ) {
+    ) -> bool {
+        let mut is_finite = true;
         gradient.resize(batch.examples.num_features, 0.0);
         for (local, range) in part.groups() {
             let places = &part.entries[range];
@@ -216,6 +223,7 @@ impl SparseRows<'_> {
             let weights = &mut self.weights[row.start - first..row.end - first];
             for (&feature, weight) in self.features[row].iter().zip(weights) {
                 *weight -= rate * gradient[feature as usize];
+                is_finite &= weight.is_finite();
             }
             for &place in places {
                 for &id in batch.features(place).0 {
@@ -223,6 +231,7 @@ impl SparseRows<'_> {
                 }
             }
         }
+        is_finite
     }
 }
 
