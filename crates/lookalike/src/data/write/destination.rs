@@ -33,9 +33,10 @@ pub(super) fn unwritable(path: &Path) -> impl FnOnce(io::Error) -> DataError + '
     |reason| DataError::Unwritable { file: path.display().to_string(), reason }
 }
 
-/// Only trying tells whether a file can be made in a folder.
+/// Only trying tells whether a file can be made in a folder. It has no name, so that
+/// whoever is killed here leaves nothing.
 fn probe(folder: &Path) -> io::Result<()> {
-    tempfile::Builder::new().prefix(".lookalike-").tempfile_in(folder).map(drop)
+    tempfile::tempfile_in(folder).map(drop)
 }
 
 /// Whether a file can be made in a folder, or the folder in the nearest one above
