@@ -518,7 +518,7 @@ impl TrainConfig {
             return Err(ConfigError::Data("no training example has a label"));
         }
         if !(0..examples.len()).any(|example| examples.teaches(example)) {
-            return Err(ConfigError::Data("no training example with a label has a weight above 0"));
+            return Err(ConfigError::Data("the weight of every training example that has a label is zero"));
         }
         Ok(())
     }
