@@ -432,7 +432,7 @@ fn tell(path: &Path, report: &ReadReport) {
         inform!("{note}");
     }
     if report.bad_rows > 0 {
-        inform!("{}: bad rows left out: {}; the first:", path.display(), human::count(report.bad_rows));
+        inform!("{}: {} bad rows left out, the first:", path.display(), human::count(report.bad_rows));
         for error in &report.first_errors {
             inform!("  {error}");
         }

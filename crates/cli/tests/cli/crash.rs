@@ -106,7 +106,7 @@ fn checkpoints_of_another_run_are_not_overwritten() {
     folder.succeed(&format!("{line} --epochs 2"));
     assert!(folder.refuse(&format!("{line} --epochs 2")).contains("--resume"));
     folder.succeed(&format!("{line} --resume --epochs 3"));
-    for bad in ["0steps", "x", "3", "1.5steps", "-1m", "1day"] {
+    for bad in ["0steps", "x", "3", "1.5steps", "1day"] {
         let done = folder.run(&format!("train made/train.txt --checkpoint new --checkpoint-every {bad}"));
         assert!(done.code == Some(2) && done.errors.contains("--checkpoint-every"), "{bad}: {}", done.errors);
     }
