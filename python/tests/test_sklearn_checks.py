@@ -12,7 +12,12 @@ ESTIMATOR = ExtremeClassifier(
     "full", hidden=32, epochs=60, batch=16, lr=0.02, threads=1, settings={"normalise": "none"}
 )
 
-EXCEPTIONS: dict[str, str] = {}
+# A weight of 2 doubles an example's gradient; twice the example is in other batches too.
+BATCHES = "an example that stands twice is in other batches than one of weight 2"
+EXCEPTIONS: dict[str, str] = {
+    "check_sample_weight_equivalence_on_dense_data": BATCHES,
+    "check_sample_weight_equivalence_on_sparse_data": BATCHES,
+}
 
 
 @parametrize_with_checks([ESTIMATOR], expected_failed_checks=lambda _: EXCEPTIONS)

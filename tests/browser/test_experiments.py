@@ -13,7 +13,7 @@ SETTINGS = "--epochs 2 --hidden 16 --batch 100 --budget 20 --quiet"
 REPORTS = {
     "compare": ("compare data --methods full,lsh-embedding,uniform --seeds 2", 5, 3),
     "sweep": ("sweep data --vary budget=10,20 --vary tables=5,10 --methods lsh-embedding,lsh-label", 4, 4),
-    "adapt": ("adapt data --inputs 8 --draws 20", 5, 8),
+    "adapt": ("adapt data --inputs 8 --draws 20", 4, 8),
 }
 
 

@@ -16,7 +16,7 @@ use lookalike_kernels::Cpu;
 use serde::Deserialize;
 
 /// Models by the data they were trained on.
-const MODELS: [(&str, Data); 27] = [
+const MODELS: [(&str, Data); 33] = [
     ("v1-numbers", Data::Numbers),
     ("v1-two-layers", Data::Numbers),
     ("v1-bf16-exact-adam", Data::Numbers),
@@ -44,6 +44,12 @@ const MODELS: [(&str, Data); 27] = [
     ("v4-no-state", Data::Numbers),
     ("v4-within-epoch", Data::Numbers),
     ("v4-text", Data::Texts),
+    ("v5-plain", Data::Numbers),
+    ("v5-centroid", Data::Numbers),
+    ("v5-no-state", Data::Numbers),
+    ("v5-within-epoch", Data::Numbers),
+    ("v5-text", Data::Texts),
+    ("v5-auto", Data::Numbers),
 ];
 
 #[derive(Clone, Copy)]

@@ -226,13 +226,13 @@ fn resave(directory: &Path) {
 fn repair_config(config: &Path, file: &str, bytes: &[u8]) {
     let text = fs::read(config).unwrap();
     let Ok(mut value) = serde_json::from_slice::<serde_json::Value>(&text) else { return };
-    for entry in value["files"].as_array_mut().into_iter().flatten() {
-        if entry["name"] == file {
+    let Some(object) = value.as_object_mut() else { return };
+    for entry in object.get_mut("files").and_then(|files| files.as_array_mut()).into_iter().flatten() {
+        if entry.get("name").is_some_and(|name| name == file) {
             entry["bytes"] = bytes.len().into();
             entry["crc32"] = crc32fast::hash(bytes).into();
         }
     }
-    let Some(object) = value.as_object_mut() else { return };
     if object.contains_key("checksum") {
         object.insert("checksum".into(), "00000000".into());
     }

@@ -22,13 +22,13 @@ struct PredictBody {
     #[serde(default)]
     features: Option<Features>,
     #[serde(default)]
-    vector: Option<Vec<f32>>,
+    vector: Option<Vec<Number>>,
     #[serde(default)]
     items: Option<Vec<Item>>,
     #[serde(default = "five")]
     k: u64,
     #[serde(default)]
-    threshold: Option<f32>,
+    threshold: Option<Number>,
     #[serde(default)]
     only: Option<Vec<String>>,
     #[serde(default)]
@@ -62,6 +62,23 @@ pub(crate) enum Item {
     Features(Features),
     /// A value for each of the model's features.
     Vector(Vec<f32>),
+}
+
+impl Item {
+    fn of_numbers(numbers: Vec<Number>) -> Self {
+        Self::Vector(numbers.into_iter().map(|Number(number)| number).collect())
+    }
+}
+
+/// A number of any size: one beyond what f32 holds becomes infinite, and is refused as
+/// such by whoever checks it. (Read as f32, it would be no JSON.)
+#[derive(Clone, Copy, Debug)]
+struct Number(f32);
+
+impl<'de> Deserialize<'de> for Number {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        f64::deserialize(deserializer).map(|number| Self(number as f32))
+    }
 }
 
 /// `{"17": 0.5}` or `[[17, 0.5]]`, in any order.
@@ -98,7 +115,7 @@ impl Question {
         let wish = Wish {
             k: checked_k(body.k, limits)?,
             probabilities: body.probabilities,
-            threshold: body.threshold,
+            threshold: body.threshold.map(|Number(threshold)| threshold),
             only: body.only,
             search: search(body.search, body.effort)?,
         };
@@ -106,7 +123,7 @@ impl Question {
             return Err(ApiError::invalid("not_finite", "threshold: found a number too large to be one"));
         }
         let one =
-            [body.text.map(Item::Text), body.features.map(Item::Features), body.vector.map(Item::Vector)];
+            [body.text.map(Item::Text), body.features.map(Item::Features), body.vector.map(Item::of_numbers)];
         let mut one: Vec<Item> = one.into_iter().flatten().collect();
         let items = match (one.len(), body.items) {
             (1, None) => one.split_off(0),
@@ -201,7 +218,7 @@ impl<'de> Deserialize<'de> for Item {
                     None => return Err(de::Error::invalid_length(0, &self)),
                     Some(Kind::Text) => Item::Text(map.next_value()?),
                     Some(Kind::Features) => Item::Features(map.next_value()?),
-                    Some(Kind::Vector) => Item::Vector(map.next_value()?),
+                    Some(Kind::Vector) => Item::of_numbers(map.next_value()?),
                 };
                 match map.next_key::<de::IgnoredAny>()? {
                     None => Ok(item),
@@ -227,19 +244,19 @@ impl<'de> Deserialize<'de> for Features {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Features, A::Error> {
                 let mut all = Vec::new();
-                while let Some((id, value)) = map.next_entry::<String, f32>()? {
+                while let Some((id, value)) = map.next_entry::<String, Number>()? {
                     let id = id.parse().map_err(|_| {
                         de::Error::invalid_value(de::Unexpected::Str(&id), &"the number of a feature")
                     })?;
-                    all.push((id, value));
+                    all.push((id, value.0));
                 }
                 Ok(Features(all))
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Features, A::Error> {
                 let mut all = Vec::new();
-                while let Some(pair) = list.next_element::<(u32, f32)>()? {
-                    all.push(pair);
+                while let Some(pair) = list.next_element::<(u32, Number)>()? {
+                    all.push((pair.0, pair.1.0));
                 }
                 Ok(Features(all))
             }

@@ -265,7 +265,6 @@ mod tests {
             options: TextOptions { hash_bits, ..Default::default() },
         };
         for (content, features, hash_bits) in [
-            ("1\tc\tb\n1\tc\ta\n", 2, None),
             ("1\tc\ta\n1\tc\ta\n", 2, None),
             ("6\tc\ta\n", 1, None),
             ("x\tc\ta\n", 1, None),
@@ -279,5 +278,7 @@ mod tests {
             assert!(matches!(loaded, Err(TextError::Corrupted { .. })), "{content:?}");
         }
         assert!(load_vocabulary(Path::new("v"), "1\n2\n", header(2, Some(1))).is_ok());
+        // N-grams of later texts stand behind those of the first.
+        assert!(load_vocabulary(Path::new("v"), "1\tc\tb\n1\tc\ta\n", header(2, None)).is_ok());
     }
 }

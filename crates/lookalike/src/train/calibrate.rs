@@ -279,10 +279,11 @@ mod tests {
 
     #[test]
     fn a_lower_score_is_never_likelier() {
-        let pairs = pairs(&[-1.0, 0.5, -2.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 2_000);
+        let pairs = pairs(&[-0.5, 0.5, -0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 2_000);
         let found = Regression::of(&pairs).fit();
         assert_eq!((found[0], found[2]), (0.0, 0.0));
-        assert!(found[1] > 0.2);
+        // What the other two explained is noise now, and takes a little of it.
+        assert!((0.3..0.6).contains(&found[1]), "{}", found[1]);
     }
 
     #[test]

@@ -517,6 +517,9 @@ impl TrainConfig {
         if examples.label_ids.is_empty() {
             return Err(ConfigError::Data("no training example has a label"));
         }
+        if !(0..examples.len()).any(|example| examples.teaches(example)) {
+            return Err(ConfigError::Data("the weight of every training example that has a label is zero"));
+        }
         Ok(())
     }
 }
