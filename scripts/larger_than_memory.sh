@@ -7,7 +7,7 @@ lookalike=$(realpath "${1:-target/release/lookalike}")
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
-"$lookalike" data synth --classes 1000 --features 20000 --train 500000 --test 100 --out made
+"$lookalike" data synth --classes 1000 --features 20000 --train 1000000 --test 100 --out made
 "$lookalike" data pack made/train.txt --out train.lkp
 bytes=$(stat -c %s train.lkp)
 limit=$((bytes / 4 / 1024))
