@@ -72,7 +72,9 @@ fn kills_at_random_moments_change_no_byte() {
             names.sort();
             names
         };
-        assert_eq!(names(&steps), names("undisturbed-steps"));
+        let within: Vec<_> =
+            names(&steps).iter().map(|name| names(&format!("{steps}/{}", name.display()))).collect();
+        assert_eq!(names(&steps), names("undisturbed-steps"), "{within:?}");
     }
     println!("{kills} kills in {runs} runs");
     let hidden = folder.names().into_iter().filter(|name| name.starts_with('.'));
@@ -106,6 +108,9 @@ fn checkpoints_of_another_run_are_not_overwritten() {
     folder.succeed(&format!("{line} --epochs 2"));
     assert!(folder.refuse(&format!("{line} --epochs 2")).contains("--resume"));
     folder.succeed(&format!("{line} --resume --epochs 3"));
+    // As if it had been killed before it saved the model.
+    folder.succeed(&format!("{line} --resume --epochs 3 --model model"));
+    folder.succeed("evaluate model made/test.txt");
     for bad in ["0steps", "x", "3", "1.5steps", "1day"] {
         let done = folder.run(&format!("train made/train.txt --checkpoint new --checkpoint-every {bad}"));
         assert!(done.code == Some(2) && done.errors.contains("--checkpoint-every"), "{bad}: {}", done.errors);

@@ -108,7 +108,8 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         inform!("note: {warning}");
     }
     describe::start(&trainer, &data.view(), &say);
-    if trainer.is_done() {
+    // Whoever was killed after the last checkpoint has not saved the model yet.
+    if trainer.is_done() && arguments.checkpoint.is_none() {
         let epochs = trainer.state.progress.epoch;
         say(format!(
             "nothing is left to do: the model has had its {epochs} epochs; ask for more with --epochs"
