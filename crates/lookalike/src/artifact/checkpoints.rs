@@ -87,9 +87,13 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Waits until the last checkpoint is on the disk.
+    /// Waits until the last checkpoint is on the disk, and none but the last ones are.
     pub fn wait(&mut self) -> Result<(), ModelError> {
-        let Some(finishing) = self.finishing.take() else { return Ok(()) };
+        let Some(finishing) = self.finishing.take() else {
+            // A run that was killed after its last checkpoint may have left one too many.
+            remove_old(&self.folder, self.keep);
+            return Ok(());
+        };
         finishing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
