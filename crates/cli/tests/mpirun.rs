@@ -96,7 +96,7 @@ fn two_ranks_train_the_model_of_one_and_the_same_bits_again() {
     let folder = folder();
     let folder = folder.path();
     for sampler in ["lsh-embedding", "lsh-label", "mixed", "full"] {
-        let line = format!("{TRAIN} --sampler {sampler}");
+        let line = format!("{TRAIN} --overwrite --sampler {sampler}");
         let one = alone(folder, &format!("{line} --log one.log --model one"));
         assert!(one.status.success(), "{}", errors(&one));
         for model in ["two", "again"] {
@@ -145,7 +145,7 @@ fn what_ranks_cannot_share_is_refused() {
     let rank = format!("{PROGRAM} train train.txt --model model");
     let output = together(folder.path(), &[&rank, &rank]);
     assert!(!output.status.success() && errors(&output).contains("--preset plain"), "{}", errors(&output));
-    let rank = format!("{PROGRAM} {TRAIN} --from missing --model model");
+    let rank = format!("{PROGRAM} train train.txt --from missing --model model");
     let output = together(folder.path(), &[&rank, &rank]);
     assert!(!output.status.success() && errors(&output).contains("one process"), "{}", errors(&output));
     let rank = format!("{PROGRAM} data stats train.txt");

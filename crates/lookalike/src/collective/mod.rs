@@ -7,7 +7,7 @@
 //! `crates/mpi` has ranks that are processes, on one machine or many.
 //!
 //! A collective only moves bytes. How contributions are joined is written once, here
-//! ([`ordered`]), in the order of ranks: a run is reproducible to the bit for a
+//! (`ordered`), in the order of ranks: a run is reproducible to the bit for a
 //! number of ranks, whatever the timing and whatever moves the bytes.
 
 mod agree;
