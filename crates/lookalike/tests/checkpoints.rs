@@ -8,7 +8,7 @@ use lookalike::artifact::{self, Checkpoints};
 use lookalike::data::Dataset;
 use lookalike::model::Storage;
 use lookalike::optim::Decay;
-use lookalike::sampling::SamplerKind;
+use lookalike::sampling::{SamplerKind, Walk};
 use lookalike::train::{Checkpoint, LastRefresh, SparseConfig, TrainConfig, TrainError, Trainer};
 use lookalike_kernels::Cpu;
 
@@ -42,11 +42,17 @@ fn configs() -> Vec<TrainConfig> {
     let sparse = Some(SparseConfig::default());
     let mut exact = TrainConfig { storage: Storage::Bf16, ..config(SamplerKind::LshLabel) };
     exact.adam.decay = Decay::Exact;
+    let mut centred = TrainConfig { calibrate: true, ..config(SamplerKind::LshEmbedding) };
+    (centred.lsh.centre, centred.lsh.walk) = (true, Some(Walk::Paper));
+    let diverging = Some(SparseConfig { rate: 1e37, ..SparseConfig::default() });
     vec![
         config(SamplerKind::LshEmbedding),
         TrainConfig { sparse, ..config(SamplerKind::Mixed) },
         TrainConfig { sparse, ..config(SamplerKind::Full) },
         exact,
+        centred,
+        // Dropped within an epoch.
+        TrainConfig { sparse: diverging, ..config(SamplerKind::LshLabel) },
         config(SamplerKind::Uniform),
     ]
 }
