@@ -44,7 +44,7 @@ fn configs() -> Vec<TrainConfig> {
     exact.adam.decay = Decay::Exact;
     let mut centred = TrainConfig { calibrate: true, ..config(SamplerKind::LshEmbedding) };
     (centred.lsh.centre, centred.lsh.walk) = (true, Some(Walk::Paper));
-    let diverging = Some(SparseConfig { rate: 1e37, ..SparseConfig::default() });
+    let diverging = Some(SparseConfig { rate: 3e38, ..SparseConfig::default() });
     vec![
         config(SamplerKind::LshEmbedding),
         TrainConfig { sparse, ..config(SamplerKind::Mixed) },
@@ -91,6 +91,13 @@ fn a_run_broken_at_any_step_ends_with_the_same_bits() {
             assert!(bytes(&resumed) == expected, "{:?} broken after step {step}", config.sampler);
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+        let is_diverging = config.sparse.is_some_and(|sparse| sparse.rate > 1e38);
+        let diverged_at = trainer.sparse_diverged_at();
+        assert_eq!(
+            is_diverging,
+            diverged_at.is_some_and(|step| step < trainer.steps_per_epoch()),
+            "{diverged_at:?}"
+        );
     }
 }
 

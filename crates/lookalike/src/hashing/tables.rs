@@ -659,6 +659,14 @@ mod tests {
             let mut restored = HashTables::new(family(k, kind), classes, Incremental::Auto);
             assert!(restored.restore(&codes, &[]));
             assert_equal(&tables, &restored);
+            // Those of centred vectors know what queries are less by.
+            let mut centred = HashTables::new(family(k, kind), classes, Incremental::Auto).centred();
+            centred.rebuild(Cpu::detect(), RowsView::f32(&data, DIM));
+            let mut restored_centred = HashTables::new(family(k, kind), classes, Incremental::Auto).centred();
+            assert!(!restored_centred.restore(&centred.codes(), &[]));
+            assert!(restored_centred.restore(&centred.codes(), centred.mean()));
+            assert_equal(&centred, &restored_centred);
+            assert!(centred.mean().iter().any(|&x| x != 0.0) && restored_centred.mean() == centred.mean());
             // Refreshed, they are no older than others.
             let other = vectors(classes, 2);
             restored.refresh(Cpu::detect(), RowsView::f32(&other, DIM), Some(&[1]));
