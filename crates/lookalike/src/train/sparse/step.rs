@@ -171,6 +171,10 @@ fn score_part(
     }
 }
 
+/// Weights this large, or no numbers at all, are not the beginning of anything: the
+/// scores of the network are lost beside them.
+const DIVERGED_FROM: f32 = 1e12;
+
 /// Labels of an example that count, at most: it counts once for each, as precision
 /// does.
 pub(crate) const LABELS_COUNTED: usize = 5;
@@ -197,8 +201,8 @@ impl SplitRows for SparseRows<'_> {
 }
 
 impl SparseRows<'_> {
-    /// `gradient` is a row of all features, zero before and after. False if a weight is no
-    /// number any more.
+    /// `gradient` is a row of all features, zero before and after. False if a weight has
+    /// run off.
     fn update(
         &mut self,
         part: &Part,
@@ -207,7 +211,7 @@ impl SparseRows<'_> {
         rate: f32,
         gradient: &mut Vec<f32>,
     ) -> bool {
-        let mut is_finite = true;
+        let mut is_sound = true;
         gradient.resize(batch.examples.num_features, 0.0);
         for (local, range) in part.groups() {
             let places = &part.entries[range];
@@ -223,7 +227,7 @@ impl SparseRows<'_> {
             let weights = &mut self.weights[row.start - first..row.end - first];
             for (&feature, weight) in self.features[row].iter().zip(weights) {
                 *weight -= rate * gradient[feature as usize];
-                is_finite &= weight.is_finite();
+                is_sound &= weight.abs() < DIVERGED_FROM;
             }
             for &place in places {
                 for &id in batch.features(place).0 {
@@ -231,7 +235,7 @@ impl SparseRows<'_> {
                 }
             }
         }
-        is_finite
+        is_sound
     }
 }
 
