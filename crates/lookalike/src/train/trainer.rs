@@ -520,10 +520,8 @@ impl<'a> Trainer<'a> {
     /// Fisher–Yates on the sorted order, so that an epoch's order depends on the
     /// seed and the epoch alone, also after resuming.
     fn shuffle(&mut self, epoch: usize) {
-        if let (0, Some(held_out)) = (self.state.config.held_out_max(), &mut self.state.held_out)
-            && self.state.progress.position == 0
-        {
-            self.order.append(held_out);
+        if self.state.progress.position == 0 && self.state.config.held_out_max() == 0 {
+            self.order.extend(self.state.held_out.take().into_iter().flatten());
         }
         self.order.sort_unstable();
         let mut random = rng(self.state.config.seed, Stream::Shuffle, epoch as u64, 0);
