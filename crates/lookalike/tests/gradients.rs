@@ -150,6 +150,10 @@ impl Case<'_> {
                 let sum: f64 = scores.iter().map(|(s, _)| s.exp()).sum();
                 scores.iter().filter(|s| s.1).map(|(s, _)| (sum.ln() - s) / truths).sum()
             }
+            Loss::SoftmaxEach => {
+                let negatives: f64 = scores.iter().filter(|s| !s.1).map(|(s, _)| s.exp()).sum();
+                scores.iter().filter(|s| s.1).map(|(s, _)| ((negatives + s.exp()).ln() - s) / truths).sum()
+            }
             Loss::Logistic | Loss::Nce => scores
                 .iter()
                 .map(|&(s, truth)| if truth { (-s).exp().ln_1p() / truths } else { s.exp().ln_1p() })
@@ -321,6 +325,14 @@ fn a_logistic_loss_over_whatever_is_proposed() {
     for sampler in [SamplerKind::LshEmbedding, SamplerKind::Mixed, SamplerKind::TopK] {
         let activation = Activation::Linear;
         check(&Setting { sampler, loss: Loss::Logistic, corrects_log_q: true, hidden: vec![20], activation });
+    }
+}
+
+#[test]
+fn each_label_against_the_negatives() {
+    for sampler in SamplerKind::ALL.into_iter().filter(|&kind| kind != SamplerKind::Full) {
+        let (loss, activation) = (Loss::SoftmaxEach, Activation::Linear);
+        check(&Setting { sampler, loss, corrects_log_q: true, hidden: vec![20], activation });
     }
 }
 

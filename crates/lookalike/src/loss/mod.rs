@@ -8,6 +8,7 @@
 //! | loss | over an example's candidates |
 //! |---|---|
 //! | [`Softmax`] | cross-entropy of the softmax with targets `1/|y|` |
+//! | [`SoftmaxEach`] | the same for each true label by itself, against the negatives alone |
 //! | [`LOGISTIC`] | logistic loss on each candidate by itself |
 //! | [`NCE`] | the same over noise of a known distribution: noise-contrastive estimation |
 //!
@@ -18,13 +19,14 @@
 //! number of times the sampler proposes the class, so that the sum over
 //! candidates estimates the sum over all classes.
 
+mod each;
 mod logistic;
-mod row;
 mod running_sum;
 mod softmax;
 
+pub use each::SoftmaxEach;
+pub(crate) use each::each_gradient;
 pub use logistic::{LOGISTIC, Logistic, NCE};
-pub(crate) use row::weighted_softmax_gradient;
 pub(crate) use running_sum::RunningSum;
 pub use softmax::Softmax;
 
@@ -48,6 +50,8 @@ pub enum Loss {
     /// Cross-entropy of the softmax over the candidates.
     #[default]
     Softmax,
+    /// The same for each true label by itself, against the negatives alone.
+    SoftmaxEach,
     /// Each candidate is a question of its own.
     Logistic,
     /// Noise-contrastive estimation: each candidate is told from noise.
@@ -59,6 +63,7 @@ impl Loss {
     pub fn name(self) -> &'static str {
         match self {
             Self::Softmax => "softmax",
+            Self::SoftmaxEach => "softmax-each",
             Self::Logistic => "logistic",
             Self::Nce => "nce",
         }
@@ -68,6 +73,7 @@ impl Loss {
     pub fn over_candidates(self) -> &'static dyn CandidateLoss {
         match self {
             Self::Softmax => &Softmax,
+            Self::SoftmaxEach => &SoftmaxEach,
             Self::Logistic => &LOGISTIC,
             Self::Nce => &NCE,
         }
@@ -148,13 +154,17 @@ pub struct ExampleTerms {
     pub(crate) max: Vec<f32>,
     /// The factor that turns `exp(score - max)` into a gradient.
     pub(crate) factor: Vec<f32>,
+    /// Sum of `exp(score - max)` over negatives, where a loss tells them apart.
+    negatives: Vec<f32>,
+    /// Those of true labels, then.
+    truth_scores: Vec<TruthScore>,
 }
 
 impl ExampleTerms {
     /// Makes room for a batch.
     pub(crate) fn resize(&mut self, batch: usize) {
-        let Self { weight, target, drawn_log_q, max, factor, .. } = self;
-        for terms in [weight, target, drawn_log_q, max, factor] {
+        let Self { weight, target, drawn_log_q, max, factor, negatives, .. } = self;
+        for terms in [weight, target, drawn_log_q, max, factor, negatives] {
             grow(terms, batch);
         }
     }
@@ -170,6 +180,14 @@ impl ExampleTerms {
     }
 }
 
+/// The score of a true label.
+#[derive(Clone, Copy, Debug)]
+struct TruthScore {
+    example: usize,
+    /// Its score without the largest of the example, so at most 0.
+    below_max: f32,
+}
+
 /// All parts of the classes, in their order.
 pub type Parts<'a> = &'a mut dyn Iterator<Item = &'a PartTerms>;
 
@@ -178,6 +196,8 @@ pub type Parts<'a> = &'a mut dyn Iterator<Item = &'a PartTerms>;
 pub struct PartTerms {
     /// Where the entries of true labels are.
     truths: Vec<u32>,
+    /// Their scores, where a loss needs them beside those of negatives.
+    truth_scores: Vec<TruthScore>,
     /// By example: largest score.
     max: Vec<f32>,
     /// By example: sum of exponentials.

@@ -338,7 +338,7 @@ impl TrainConfig {
         let labels_counted = LABELS_COUNTED;
         if labels > count {
             why.push(format!(
-                "auto: an example counts once for each of its labels, up to {labels_counted}, as precision counts labels"
+                "auto: an example counts once for each of its labels, up to {labels_counted}, as precision counts labels; they do not compete with each other"
             ));
         }
         let is_large = feature_values.saturating_mul(8) > SHUFFLED_BYTES_MAX;
@@ -347,8 +347,9 @@ impl TrainConfig {
             why.push(format!("auto: shuffled in windows of {SHUFFLE_WINDOW} examples, as the data is large"));
         }
         let budget = Some(budget);
+        let loss = Loss::SoftmaxEach;
         let chosen =
-            Self { epochs, batch, labels_counted, budget, sparse, shuffle_window, ..Self::default() };
+            Self { loss, epochs, batch, labels_counted, budget, sparse, shuffle_window, ..Self::default() };
         (Self { calibrate: true, ..chosen }, why)
     }
 

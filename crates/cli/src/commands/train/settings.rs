@@ -34,7 +34,7 @@ pub(crate) struct SettingArguments {
     /// Correct scores by the logarithm of the sampling probability: true or false
     #[arg(long, value_name = "BOOL")]
     log_q: Option<bool>,
-    /// The loss: softmax, logistic or nce
+    /// The loss: softmax, softmax-each (each label against negatives alone), logistic or nce
     #[arg(long, value_name = "NAME", value_parser = named::<Loss>)]
     loss: Option<Loss>,
     /// Labels of an example that count, at most: it counts once for each

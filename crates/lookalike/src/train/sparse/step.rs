@@ -1,10 +1,12 @@
-//! Training of the sparse part: gradient descent on a softmax over each
-//! example's true labels and the classes nearest to it.
+//! Training of the sparse part: gradient descent on a softmax for each of an
+//! example's true labels against the classes nearest to it.
 //!
 //! The sparse part has its own loss beside the network's, so that each of the
 //! two is a good model by itself and their sum a better one; trained on one
 //! common loss, each leaves to the other what it finds hard, and the sum is
-//! worse (docs/notes/accuracy.md). Plain gradient descent: an entry is touched
+//! worse (docs/notes/accuracy.md). True labels do not compete with each other
+//! (`loss/each.rs`): where an example has many, or one that most examples have, a
+//! common softmax never lets them be as certain as they are. Plain gradient descent: an entry is touched
 //! by few examples, and moments would triple its memory.
 //!
 //! A class's row starts from its own examples, so a training example finds its
@@ -25,7 +27,7 @@ use rayon::prelude::*;
 
 use super::super::by_key::{Pairs, PairsByKey, Part, SplitRows, for_each_part};
 use crate::data::Examples;
-use crate::loss::weighted_softmax_gradient;
+use crate::loss::each_gradient;
 use crate::model::{Normalise, SparsePart};
 use crate::sampling::NearClasses;
 use crate::scratch::{PerThread, grow};
@@ -133,7 +135,7 @@ impl SparseStep {
             // Precision at five sees no more than five labels. With a weight of 1 it would
             // be recall that is optimised (Menon et al., Multilabel reductions, 2019).
             let counted = labels.len().min(LABELS_COUNTED) as f32;
-            weighted_softmax_gradient(row, labels.len(), weight * counted);
+            each_gradient(row, labels.len(), weight * counted);
         });
         let (offsets, features, weights) = sparse.parts_mut();
         let rows = SparseRows { offsets, features, weights };
@@ -343,13 +345,13 @@ mod tests {
                 product + f64::from(sparse.priors()[class]) - own
             })
             .collect();
-        let log_sum = scores.iter().map(|s| s.exp()).sum::<f64>().ln();
+        let negatives: f64 = scores[truths..].iter().map(|s| s.exp()).sum();
         let weight = truths.min(LABELS_COUNTED) as f64 / truths.max(1) as f64;
-        scores[..truths].iter().map(|s| log_sum - s).sum::<f64>() * weight * of_example
+        scores[..truths].iter().map(|s| (negatives + s.exp()).ln() - s).sum::<f64>() * weight * of_example
     }
 
     #[test]
-    fn a_step_follows_the_gradient_of_the_softmax() {
+    fn a_step_follows_the_gradient_of_the_loss() {
         let data = data();
         let view = data.view();
         let batch: Vec<u32> = (0..view.len() as u32).rev().collect();
