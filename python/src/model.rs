@@ -61,6 +61,7 @@ impl Model {
                 moments: NetworkMoments::of(&model.network),
                 data: None,
                 held_out: None,
+                rehearsal: None,
                 best: BestScore::default(),
                 refresh: None,
             },
