@@ -14,6 +14,8 @@ mod step;
 pub use config::SparseConfig;
 pub(super) use step::LABELS_COUNTED;
 
+use std::borrow::Cow;
+
 use lookalike_kernels::Cpu;
 
 use crate::collective::Shard;
@@ -105,7 +107,10 @@ impl SparseTraining {
     /// Goes on with lists that were kept; false if they are not this model's.
     pub(super) fn restore(&mut self, lists: &FeatureLists, model: &Model) -> bool {
         let Some(sparse) = &model.sparse else { return false };
-        let priors = sparse.start().priors(&model.frequencies.examples_of_class);
+        let priors = match self.shard.is_whole() {
+            true => Cow::Borrowed(sparse.priors()),
+            false => Cow::Owned(sparse.start().priors(&model.frequencies.examples_of_class)),
+        };
         self.index.restore(lists, &priors, model.num_features())
     }
 
