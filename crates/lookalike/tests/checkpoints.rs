@@ -128,7 +128,7 @@ fn a_further_run_broken_at_any_step_ends_with_the_same_bits() {
         let mut checkpoints = Checkpoints::new(folder.path(), 1);
         checkpoints.write(&trainer).unwrap();
         checkpoints.wait().unwrap();
-        let read = checkpoints.newest(&mut |error| panic!("{error}")).unwrap().unwrap();
+        let read = checkpoints.newest(&alone(), &mut |error| panic!("{error}")).unwrap().unwrap();
         assert_eq!(read.state.rehearsal, trainer.state.rehearsal);
         let resumed = Trainer::resume(read, data.view(), cpu).unwrap();
         assert_eq!(resumed.num_examples(), trainer.num_examples());
