@@ -20,6 +20,7 @@ struct FrontPage;
 
 mod aligned;
 mod bits;
+mod codes;
 mod cpu;
 mod element;
 mod gemm;
@@ -130,6 +131,10 @@ dispatch! {
         out: &mut [f32],
         out_stride: usize,
     ) = tile::dot_rows;
+
+    /// `out[i] = query · codes[i]`, rows of bytes as long as the query. The same on every
+    /// level. Sums beyond i32 wrap around.
+    pub fn dot_codes(query: &[i16], codes: &[i8], out: &mut [i32]) = codes::dot_codes;
 
     /// Both directions of a class's gradient: `grad = Σ g[i] · rows[e_i]` and
     /// `d_rows[e_i] += g[i] · row`, with `e_i = entries[i] >> FLAG_BITS`.

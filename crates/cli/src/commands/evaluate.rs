@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lookalike::artifact;
 use lookalike::data::write::atomically;
 use lookalike::metrics::{MetricOptions, Reliability};
 use lookalike::predict::{Evaluation, Predictor};
@@ -84,7 +83,7 @@ impl MetricArguments {
 
 pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
-    let model = artifact::load(&arguments.model)?.model;
+    let model = arguments.search.load(&arguments.model)?;
     arguments.machine.install(|| {
         let test = input::for_model(&arguments.test, &model, &arguments.read)?;
         let unknown = |i: usize| test.unknown_labels(i);

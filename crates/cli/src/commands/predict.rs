@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use lookalike::artifact;
 use lookalike::data::Examples;
 use lookalike::model::Model;
 use lookalike::predict::{Ask, NamedClass, Predictor};
@@ -94,7 +93,7 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
         (None, model) => model.as_deref().unwrap_or(Path::new("")),
     };
     let cpu = arguments.machine.cpu()?;
-    let model = artifact::load(directory)?.model;
+    let model = arguments.search.load(directory)?;
     if arguments.probabilities && model.calibration.is_none() {
         inform!("note: this model's probabilities are not calibrated: they are surer than they should be");
     }
