@@ -144,6 +144,15 @@ impl TrainArguments {
     fn is_auto(&self) -> bool {
         self.preset.as_deref().map_or(self.config.is_none(), |preset| preset == AUTO)
     }
+
+    /// Whether the model that training starts from is the one it replaces.
+    fn replaces_its_start(&self) -> bool {
+        let (Some(from), Some(model)) = (&self.further.from, &self.model) else { return false };
+        match (from.canonicalize(), model.canonicalize()) {
+            (Ok(from), Ok(model)) => from == model,
+            _ => false,
+        }
+    }
 }
 
 pub(crate) fn run(arguments: TrainArguments) -> anyhow::Result<ExitCode> {

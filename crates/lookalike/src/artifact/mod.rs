@@ -45,7 +45,8 @@ use crate::model::{
 };
 use crate::text::{LabelNames, TextPipeline};
 use crate::train::{
-    BestScore, Checkpoint, LastRefresh, Progress, TrainConfig, Trainer, TrainingRecord, TrainingState,
+    BestScore, Checkpoint, LastRefresh, Progress, Rehearsal, TrainConfig, Trainer, TrainingRecord,
+    TrainingState,
 };
 use directory::Replacement;
 use search::read_search;
@@ -117,6 +118,9 @@ struct StateHeader {
     data: Option<DataFingerprint>,
     /// Examples held out from training, if they were chosen.
     held_out: Option<usize>,
+    /// Which examples are rehearsed, if the data has some; since version 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    rehearsal: Option<Rehearsal>,
     best: BestScore,
     /// What the last refresh left, within an epoch; since version 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -342,7 +346,8 @@ impl StateHeader {
             }),
             near: refresh.near.as_ref().map(|near| near.classes.len()),
         });
-        Self { data: state.data.clone(), held_out, best: state.best, refresh }
+        let (data, rehearsal, best) = (state.data.clone(), state.rehearsal, state.best);
+        Self { data, held_out, rehearsal, best, refresh }
     }
 }
 
@@ -373,6 +378,7 @@ pub fn load_checkpoint(directory: &Path) -> Result<Checkpoint, ModelError> {
         config: config.training,
         progress: config.progress,
         data: header.data,
+        rehearsal: header.rehearsal,
         best: header.best,
         refresh,
     };

@@ -34,11 +34,11 @@ const SCORED_MORE: usize = 48;
 /// Working memory of [`FastSearch::rank`], reused between calls.
 #[derive(Debug, Default)]
 pub(super) struct FastScratch {
-    workers: PerThread<Worker>,
+    workers: PerThread<FastWorker>,
 }
 
 #[derive(Debug, Default)]
-struct Worker {
+struct FastWorker {
     neighbours: NeighbourScratch,
     proposals: Proposals,
     ranker: CandidateRanker,
@@ -66,7 +66,7 @@ impl FastSearch<'_> {
         let (workers, model) = (&scratch.workers, self.few.model);
         let wants_sum = out.wants_log_sum_exp();
         out.fill_each(batch.len(), model.num_classes(), |position, slot| {
-            workers.with(|Worker { neighbours, proposals, ranker }| {
+            workers.with(|FastWorker { neighbours, proposals, ranker }| {
                 let query = Query::new(examples, batch, embeddings, position);
                 let part = model.neighbours.as_ref();
                 let near = part.map_or(Near::NONE, |part| part.near(query.features, neighbours));

@@ -36,7 +36,7 @@ pub struct FeatureIndex {
     lists: Vec<(u32, f32)>,
     /// What the frequency of each class adds.
     priors: Vec<f32>,
-    workers: PerThread<Worker>,
+    workers: PerThread<SumWorker>,
 }
 
 /// The lists of an index, to be kept.
@@ -52,7 +52,7 @@ pub struct FeatureLists {
 
 /// What one thread needs.
 #[derive(Debug, Default)]
-struct Worker {
+struct SumWorker {
     /// A sum a class, zero between examples.
     sums: Vec<f32>,
     met: Vec<u32>,
@@ -178,10 +178,10 @@ impl FeatureIndex {
         (ids, values): (&[u32], &[f32]),
         left_out: &[u32],
         normalise: Normalise,
-        worker: &mut Worker,
+        worker: &mut SumWorker,
         slot: &mut [u32],
     ) -> u32 {
-        let Worker { sums, met, largest, best } = worker;
+        let SumWorker { sums, met, largest, best } = worker;
         sums.resize(self.priors.len(), 0.0);
         let factor = normalise.factor(values);
         largest.clear();

@@ -172,6 +172,7 @@ impl<'a> Trainer<'a> {
             moments: NetworkMoments::of(&network),
             data: Some(DataFingerprint::of(&examples)),
             held_out: None,
+            rehearsal: None,
             best: BestScore::default(),
             refresh: None,
         };
@@ -252,6 +253,9 @@ impl<'a> Trainer<'a> {
             }
         });
         state.held_out = (held_out_max > 0 || !held_out.is_empty()).then_some(held_out);
+        if let Some(rehearsal) = &state.rehearsal {
+            rehearsal.leave_epoch(&mut order, &examples, config.seed, state.progress.epoch);
+        }
         // A file may say anything.
         let position = state.progress.position;
         if position > 0 && position >= order.len() {
@@ -522,6 +526,9 @@ impl<'a> Trainer<'a> {
     fn shuffle(&mut self, epoch: usize) {
         if self.state.progress.position == 0 && self.state.config.held_out_max() == 0 {
             self.order.extend(self.state.held_out.take().into_iter().flatten());
+        }
+        if let Some(rehearsal) = &self.state.rehearsal {
+            rehearsal.leave_epoch(&mut self.order, &self.examples, self.state.config.seed, epoch);
         }
         self.order.sort_unstable();
         let mut random = rng(self.state.config.seed, Stream::Shuffle, epoch as u64, 0);

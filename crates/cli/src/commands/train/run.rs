@@ -13,7 +13,7 @@ use lookalike::metrics::Metrics;
 use lookalike::model::Model;
 use lookalike::predict::{Evaluation, Predictor, Search};
 use lookalike::train::{
-    BestScore, Checkpoint, Every, FurtherData, Observer, Outcome, RunPlan, TrainConfig, Trainer, Validation,
+    BestScore, Checkpoint, Every, Observer, Outcome, RunPlan, TrainConfig, Trainer, Validation,
     run as run_training,
 };
 use lookalike_report::human;
@@ -52,6 +52,12 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     if arguments.further.from.is_some() && ranks::all().size() > 1 {
         return Err(usage("--from is for one process: several can't go on with other data yet"));
     }
+    if arguments.replaces_its_start() && (arguments.checkpoint.is_some() || arguments.resume) {
+        return Err(usage(
+            "--from and --model are the same directory: to go on after a break, the model that was there \
+             before must stay; choose another --model",
+        ));
+    }
     let checkpoints = arguments.checkpoint.as_ref().map(|folder| Checkpoints::new(folder, arguments.keep));
     let mut _locks = [None, None];
     if !arguments.print_config && ranks::is_first() {
@@ -69,10 +75,7 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         arguments.further.from.as_deref().map(|model| Further::read(arguments, model)).transpose()?;
     further.iter().flat_map(Further::describe).for_each(&say);
     let (earlier, mut data) = match (further, &previous) {
-        (Some(further), _) => {
-            let (model, data, num_new) = further.into_parts();
-            (Some((model, num_new)), data)
-        }
+        (Some(Further { start, data }), _) => (Some(start), data),
         (None, Some(previous)) => {
             let (file, model) = (&arguments.train, &previous.model);
             (None, input::for_resuming(file, model, &arguments.read, &arguments.weights)?)
@@ -87,13 +90,12 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     data.understood().iter().for_each(|line| say(line.clone()));
     let learnt = data.take_learnt();
     let mut trainer = match (earlier, previous) {
-        (Some((model, num_new)), _) => {
-            let data = FurtherData { examples: data.view(), num_new };
-            let mut trainer = Further::trainer(arguments, model, data)?;
+        (_, Some(checkpoint)) => go_on(arguments, checkpoint, &data)?,
+        (Some(start), None) => {
+            let mut trainer = start.trainer(data.view(), arguments.machine.cpu()?)?;
             (trainer.model.text, trainer.model.names) = learnt;
             trainer
         }
-        (None, Some(checkpoint)) => go_on(arguments, checkpoint, &data)?,
         (None, None) => {
             let settings = choose_settings(arguments, base, &data, &say)?;
             if arguments.print_config {

@@ -43,13 +43,13 @@ pub(super) struct ShardedLsh {
     counts: Vec<[u32; 2]>,
     /// The vectors that labels ask with, a row an example.
     label_rows: Vec<f32>,
-    workers: PerThread<Worker>,
+    workers: PerThread<ShardWorker>,
     stats: SamplerStats,
 }
 
 /// What one thread needs.
 #[derive(Debug, Default)]
-struct Worker {
+struct ShardWorker {
     block: Block,
     scratch: HashScratch,
     codes: Vec<u32>,
@@ -267,7 +267,7 @@ impl ShardedLsh {
                 let start = Instant::now();
                 let ids: [u32; LANES] = std::array::from_fn(|lane| (block * LANES + lane) as u32);
                 let ids = &ids[..walks.len()];
-                let Worker { block, scratch, codes, .. } = worker;
+                let ShardWorker { block, scratch, codes, .. } = worker;
                 load_queries(tables, request, query, label_rows, ids, block);
                 codes.resize(num_tables * LANES, 0);
                 tables.family().hash_block(request.cpu, block, 0..num_tables, scratch, codes);
@@ -353,7 +353,7 @@ impl ShardedLsh {
             self.stats.wanted += budget.min(self.shard.num_classes() - walk.truths_of_all) as u64;
             self.stats.given += (walk.found_by_all + walk.drawn_by_all) as u64;
         }
-        let spent = |(all, hashing): (Duration, Duration), worker: &mut Worker| {
+        let spent = |(all, hashing): (Duration, Duration), worker: &mut ShardWorker| {
             (all + std::mem::take(&mut worker.spent), hashing + std::mem::take(&mut worker.spent_hashing))
         };
         let (all, hashing) = self.workers.values_mut().fold(Default::default(), spent);
