@@ -127,7 +127,12 @@ fn classes_in(path: &Path, model: &Model) -> anyhow::Result<Vec<u32>> {
 /// The names in a file with the numbers of their lines.
 fn names_in(path: &Path) -> anyhow::Result<Vec<(usize, String)>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("--only {}", path.display()))?;
-    Ok((1..).zip(text.lines().map(str::to_owned)).filter(|(_, line)| !line.is_empty()).collect())
+    let lines = (1..).zip(text.lines().map(str::to_owned));
+    let names: Vec<(usize, String)> = lines.filter(|(_, line)| !line.is_empty()).collect();
+    if names.is_empty() {
+        return Err(usage(format!("--only {}: expected the names of classes, found none", path.display())));
+    }
+    Ok(names)
 }
 
 fn answer(

@@ -7,7 +7,7 @@
 //! few dozen are left, and those are scored exactly, as [`super::few`] does it. So what is
 //! answered has the bits of an exact search; what is not found is missing.
 //!
-//! `O(√classes / 4 + effort)` products an example.
+//! `O(√classes + effort)` products an example.
 
 use super::best::Best;
 use super::candidates::CandidateRanker;
@@ -111,8 +111,8 @@ impl Proposals {
         let model = few.model;
         let Self { clusters, strong, is_in, classes, dense, others, best, .. } = self;
         // Where class vectors are all there is, no class comes twice.
-        let (sparse, is_one_part) = (sparse_of(model), model.neighbours.is_none());
-        let is_one_part = is_one_part && sparse.is_none();
+        let sparse = sparse_of(model);
+        let is_one_part = sparse.is_none() && model.neighbours.is_none();
         if !is_one_part {
             classes.iter().for_each(|&class| is_in[class as usize] = false);
             is_in.resize(model.num_classes(), false);
