@@ -7,6 +7,9 @@ use lookalike::artifact::{self, ModelError};
 use lookalike::model::{Model, Storage};
 use lookalike::predict::Search;
 
+use crate::exit::usage;
+use crate::ranks;
+
 /// How classes are found.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct SearchArguments {
@@ -53,11 +56,19 @@ enum How {
 impl SearchArguments {
     /// Reads a model to answer with.
     pub(crate) fn load(self, directory: &Path) -> Result<Model, ModelError> {
-        let mut model = artifact::load(directory)?.model;
+        let mut model = artifact::load_on(ranks::all(), directory)?.model;
         if let Some(storage) = self.storage.storage() {
             model.store_classes(storage);
         }
         Ok(model)
+    }
+
+    /// Ranks have no index of all classes.
+    pub(crate) fn check_on_ranks(self) -> anyhow::Result<()> {
+        match (self.search, ranks::all().size()) {
+            (How::Fast, 2..) => Err(usage("--search fast is for one process: several score all classes")),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn search(self) -> Search {
