@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, ValueEnum};
 use lookalike::artifact;
+use lookalike::collective::Shard;
 use lookalike::data::Examples;
 use lookalike::model::Model;
 use lookalike::predict::{Ask, NamedClass, Predictor};
@@ -15,6 +16,7 @@ use super::search::SearchArguments;
 use crate::exit::usage;
 use crate::input::{self, ReadArguments};
 use crate::output::inform;
+use crate::ranks;
 
 mod remote;
 
@@ -94,14 +96,19 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
         (None, model) => model.as_deref().unwrap_or(Path::new("")),
     };
     let cpu = arguments.machine.cpu()?;
-    let model = artifact::load(directory)?.model;
-    if arguments.probabilities && model.calibration.is_none() {
+    arguments.search.check_on_ranks()?;
+    if (arguments.only.is_some() || arguments.input == Path::new("-")) && ranks::all().size() > 1 {
+        return Err(usage("--only and standard input are for one process: start one, or give a file"));
+    }
+    let model = artifact::load_on(ranks::all(), directory)?.model;
+    let shard = Shard::new(ranks::all(), model.num_classes());
+    if ranks::is_first() && arguments.probabilities && model.calibration.is_none() {
         inform!("note: this model's probabilities are not calibrated: they are surer than they should be");
     }
     let only = arguments.only.as_deref().map(|path| classes_in(path, &model)).transpose()?;
     arguments.machine.install(|| {
         let mut out = BufWriter::new(std::io::stdout().lock());
-        let predictor = Predictor::new(&model, cpu);
+        let predictor = Predictor::on(&shard, &model, cpu);
         let ask = Ask {
             k: arguments.top_k as usize,
             probabilities: arguments.probabilities,
@@ -140,6 +147,9 @@ fn answer(
 ) -> std::io::Result<()> {
     predictor.rank_all(examples, ask, |first, ranking| {
         for place in 0..ranking.len() {
+            if !ranks::is_first() {
+                continue;
+            }
             let is_prior = examples.features(first + place).0.is_empty();
             write_answer(out, format, &predictor.named(ranking, place), is_prior)?;
         }

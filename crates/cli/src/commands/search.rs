@@ -3,6 +3,9 @@
 use clap::{Args, ValueEnum};
 use lookalike::predict::Search;
 
+use crate::exit::usage;
+use crate::ranks;
+
 /// How classes are found.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct SearchArguments {
@@ -21,6 +24,14 @@ enum How {
 }
 
 impl SearchArguments {
+    /// Ranks have no index of all classes.
+    pub(crate) fn check_on_ranks(self) -> anyhow::Result<()> {
+        match (self.search, ranks::all().size()) {
+            (How::Fast, 2..) => Err(usage("--search fast is for one process: several score all classes")),
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn search(self) -> Search {
         match self.search {
             How::Exact => Search::Exact,

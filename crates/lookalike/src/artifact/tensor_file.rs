@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use lookalike_mapped::Buffer;
@@ -176,20 +177,29 @@ impl<'a> TensorFile<'a> {
         })
     }
 
-    pub(super) fn read_matrix<T: Number>(
+    pub(super) fn read_matrix<T: Number>(&self, name: &str, shape: Shape) -> Result<Buffer<T>, ModelError> {
+        let (rows, dim, stride) = shape;
+        self.find::<T>(name, &[rows, dim])?;
+        let mut buffer = Buffer::<T>::zeroed(rows * stride);
+        self.read_rows_into(name, shape, 0..rows, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// Some rows of a matrix; `out` has room for them.
+    pub(super) fn read_rows_into<T: Number>(
         &self,
         name: &str,
         (rows, dim, stride): Shape,
-    ) -> Result<Buffer<T>, ModelError> {
-        let place = self.find::<T>(name, &[rows, dim])?;
-        let mut buffer = Buffer::<T>::zeroed(rows * stride);
+        wanted: Range<usize>,
+        out: &mut [T],
+    ) -> Result<(), ModelError> {
+        let mut place = self.find::<T>(name, &[rows, dim])? + (wanted.start * dim * size_of::<T>()) as u64;
         if dim == stride {
-            self.fill(place, &mut buffer)?;
+            self.fill(place, out)?;
         } else if dim > 0 {
             let rows_at_once = (PIECE / (dim * size_of::<T>())).max(1);
             let mut piece = vec![T::zeroed(); rows_at_once * dim];
-            let mut place = place;
-            for rows in buffer.chunks_mut(rows_at_once * stride) {
+            for rows in out.chunks_mut(rows_at_once * stride) {
                 let piece = &mut piece[..rows.len() / stride * dim];
                 self.fill(place, piece)?;
                 place += size_of_val(piece) as u64;
@@ -198,8 +208,42 @@ impl<'a> TensorFile<'a> {
                 }
             }
         }
-        self.check_finite(name, &buffer)?;
-        Ok(buffer)
+        self.check_finite(name, out)
+    }
+
+    /// Some numbers of a vector of `len`.
+    pub(super) fn read_part<T: Number>(
+        &self,
+        name: &str,
+        len: usize,
+        wanted: Range<usize>,
+    ) -> Result<Vec<T>, ModelError> {
+        let place = self.find::<T>(name, &[len])? + (wanted.start * size_of::<T>()) as u64;
+        let mut numbers = vec![T::zeroed(); wanted.len()];
+        self.fill(place, &mut numbers)?;
+        self.check_finite(name, &numbers)?;
+        Ok(numbers)
+    }
+
+    /// Some columns of a matrix of unpadded rows; `out` has a row of `out_stride` for each.
+    pub(super) fn read_columns_into<T: Number>(
+        &self,
+        name: &str,
+        (rows, columns): (usize, usize),
+        wanted: Range<usize>,
+        (out, out_stride): (&mut [T], usize),
+    ) -> Result<(), ModelError> {
+        let start = self.find::<T>(name, &[rows, columns])?;
+        for (row, out) in out.chunks_mut(out_stride.max(1)).take(rows).enumerate() {
+            let place = start + ((row * columns + wanted.start) * size_of::<T>()) as u64;
+            self.fill(place, &mut out[..wanted.len()])?;
+        }
+        Ok(())
+    }
+
+    /// Whether it has a matrix of this type and shape.
+    pub(super) fn expect<T: Number>(&self, name: &str, shape: &[usize]) -> Result<(), ModelError> {
+        self.find::<T>(name, shape).map(|_| ())
     }
 
     pub(super) fn read_vector<T: Number>(&self, name: &str, len: usize) -> Result<Vec<T>, ModelError> {
