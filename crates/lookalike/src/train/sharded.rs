@@ -20,6 +20,7 @@ use crate::metrics::{MetricOptions, Metrics, MetricsError, Totals, TrainingFrequ
 use crate::model::{Activations, Model, Numbers, Rows};
 use crate::optim::{RowMoments, ScalarMoments};
 use crate::predict::{Evaluation, Predictor, Search, TopK, TopKScratch, top_k};
+use crate::sampling::SamplerKind;
 
 /// Examples that are embedded and ranked at a time.
 const EVALUATED_AT_ONCE: usize = 1024;
@@ -33,6 +34,11 @@ pub(super) fn check(config: &TrainConfig, model: &Model, shard: &Shard) -> Resul
         return Err(TrainError::NotSharded(
             "sparse weights and nearest examples are not shared among ranks yet: train a network alone with \
              --preset plain, or with one process",
+        ));
+    }
+    if config.sampler == SamplerKind::Mixed && config.keep_for(shard.num_classes()).is_some() {
+        return Err(TrainError::NotSharded(
+            "mixed can't select the best of what its tables give on several ranks yet: leave --retrieve out",
         ));
     }
     if shard.num_classes() < shard.collective().size() {
