@@ -28,7 +28,7 @@ use crate::training::{self, Ended, RunOptions, metrics};
 const BATCH: usize = 1024;
 
 /// Class ids and scores, a row an example.
-type Best<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>);
+type RankedArrays<'py> = (Bound<'py, PyArray2<i64>>, Bound<'py, PyArray2<f32>>);
 
 /// A trained model.
 #[pyclass(module = "lookalike._native")]
@@ -61,6 +61,7 @@ impl Model {
                 moments: NetworkMoments::of(&model.network),
                 data: None,
                 held_out: None,
+                rehearsal: None,
                 best: BestScore::default(),
                 refresh: None,
             },
@@ -208,7 +209,7 @@ impl Model {
         probabilities: bool,
         threads: Option<usize>,
         search: Option<NamedSearch>,
-    ) -> PyResult<Best<'py>> {
+    ) -> PyResult<RankedArrays<'py>> {
         let (cpu, pool) = (cpu()?, pool(py, threads)?);
         let none = NoLabels::new(&features)?;
         let examples = features.examples(py, none.slices(), &pool)?;
@@ -430,6 +431,7 @@ type NamedSearch = (String, Option<usize>);
 fn search_of(search: Option<NamedSearch>) -> PyResult<Search> {
     match search.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
         None | Some(("exact", _)) => Ok(Search::Exact),
+        Some(("fast", Some(0))) => Err(error::value("effort is 0, but must be at least 1")),
         Some(("fast", effort)) => Ok(Search::Fast { effort }),
         Some((other, _)) => {
             Err(error::value(format!("search is {other:?}, but must be \"exact\" or \"fast\"")))

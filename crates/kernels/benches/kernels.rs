@@ -110,7 +110,9 @@ fn pairs<T: Element, E: Element>(table: &Table) {
     let entries: Vec<u32> = list(CLASSES * LIST, EXAMPLES).iter().map(|e| e << FLAG_BITS).collect();
     let g: Vec<f32> = numbers::<f32>(LIST).iter().map(|x| x * 1e-6).collect();
     let mut out = vec![0.0; LIST];
-    let mut grad = vec![0.0; DIM];
+    let mut state: [&mut [T]; 3] =
+        [&mut numbers(CLASSES * DIM), &mut numbers(CLASSES * DIM), &mut numbers(CLASSES * DIM)];
+    state[2].fill(T::from_f32(0.1));
     for len in [6, LIST] {
         let lists = || classes.chunks_exact(DIM).zip(entries.chunks_exact(LIST)).map(|(c, e)| (c, &e[..len]));
         table.row(&format!("gather_dot {} x{len}", T::NAME), CLASSES * len, |cpu| {
@@ -122,20 +124,18 @@ fn pairs<T: Element, E: Element>(table: &Table) {
             }
             black_box(&mut out);
         });
-        table.row(&format!("backward_row {} x{len}", T::NAME), CLASSES * len, |cpu| {
-            for (class, entries) in lists() {
-                let g = &g[..len];
+        table.row(&format!("backward_adam_row {} x{len}", T::NAME), CLASSES * len, |cpu| {
+            let g = &g[..len];
+            for (i, (_, entries)) in lists().enumerate() {
+                let [w, m, v] = state.each_mut().map(|x| &mut x[i * DIM..][..DIM]);
+                let row = Moments { w, m, v, ahead: 0 };
                 match cpu {
-                    Some(cpu) => backward_row(cpu, class, rows, d_rows, entries, g, &mut grad),
-                    None => reference::backward_row(class, rows, d_rows, entries, g, &mut grad),
+                    Some(cpu) => backward_adam_row(cpu, &STEP, row, rows, d_rows, entries, g, i as u64),
+                    None => reference::backward_adam_row(&STEP, row, rows, d_rows, entries, g, i as u64),
                 }
             }
-            black_box(&mut grad);
         });
     }
-    let mut state: [&mut [T]; 3] =
-        [&mut numbers(CLASSES * DIM), &mut numbers(CLASSES * DIM), &mut numbers(CLASSES * DIM)];
-    state[2].fill(T::from_f32(0.1));
     let grads: &[f32] = &numbers(DIM);
     table.row(&format!("adam_row {} near", T::NAME), CLASSES, |cpu| {
         for i in 0..CLASSES {

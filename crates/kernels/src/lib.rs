@@ -20,6 +20,7 @@ struct FrontPage;
 
 mod aligned;
 mod bits;
+mod codes;
 mod cpu;
 mod element;
 mod gemm;
@@ -131,16 +132,9 @@ dispatch! {
         out_stride: usize,
     ) = tile::dot_rows;
 
-    /// Both directions of a class's gradient: `grad = Σ g[i] · rows[e_i]` and
-    /// `d_rows[e_i] += g[i] · row`, with `e_i = entries[i] >> FLAG_BITS`.
-    pub fn backward_row<A: Element, B: Element>(
-        row: &[A],
-        rows: &[B],
-        d_rows: &mut [f32],
-        entries: &[u32],
-        g: &[f32],
-        grad: &mut [f32],
-    ) = rows::backward_row;
+    /// `out[i] = query · codes[i]`, rows of bytes as long as the query. The same on every
+    /// level. Sums beyond i32 wrap around.
+    pub fn dot_codes(query: &[i16], codes: &[i8], out: &mut [i32]) = codes::dot_codes;
 
     /// One Adam step of a row, of any length. `noise` seeds the stochastic
     /// rounding of bf16 storage and is ignored for f32.
@@ -153,8 +147,9 @@ dispatch! {
         noise: u64,
     ) = rows::adam_row;
 
-    /// [`backward_row`] and [`adam_row`] in one: the gradient never leaves the
-    /// registers. The same result, to the bit.
+    /// Both directions of a class's gradient, `Σ g[i] · rows[e_i]` for the class and
+    /// `d_rows[e_i] += g[i] · row` for the examples, with `e_i = entries[i] >> FLAG_BITS`,
+    /// and [`adam_row`] with the former, which never leaves the registers.
     #[expect(clippy::too_many_arguments, reason = "the operands of both")]
     pub fn backward_adam_row<A: Element, B: Element>(
         step: &AdamStep,

@@ -1,6 +1,6 @@
 //! The scalar twin of every kernel: what it means, without how it is done fast.
 
-use crate::{AdamStep, BIT_ROWS, BIT_WORDS, Element, FLAG_BITS, LANES, Strided};
+use crate::{AdamStep, BIT_ROWS, BIT_WORDS, Element, FLAG_BITS, LANES, Moments, Strided};
 
 fn example(entry: u32) -> usize {
     (entry >> FLAG_BITS) as usize
@@ -31,26 +31,35 @@ pub fn dot_rows<T: Element>(
     }
 }
 
-/// See [`crate::backward_row`].
-pub fn backward_row<A: Element, B: Element>(
-    row: &[A],
+/// See [`crate::dot_codes`].
+pub fn dot_codes(query: &[i16], codes: &[i8], out: &mut [i32]) {
+    for (row, out) in codes.chunks_exact(query.len()).zip(out) {
+        *out = query.iter().zip(row).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum();
+    }
+}
+
+/// See [`crate::backward_adam_row`].
+pub fn backward_adam_row<A: Element, B: Element>(
+    step: &AdamStep,
+    row: Moments<'_, A>,
     rows: &[B],
     d_rows: &mut [f32],
     entries: &[u32],
     g: &[f32],
-    grad: &mut [f32],
+    noise: u64,
 ) {
-    let stride = row.len();
-    grad.fill(0.0);
+    let stride = row.w.len();
+    let mut grad = vec![0.0; stride];
     for (&g, &entry) in g.iter().zip(entries) {
         let at = example(entry) * stride;
         for (grad, x) in grad.iter_mut().zip(&rows[at..at + stride]) {
             *grad += g * x.to_f32();
         }
-        for (d, w) in d_rows[at..at + stride].iter_mut().zip(row) {
+        for (d, w) in d_rows[at..at + stride].iter_mut().zip(&*row.w) {
             *d += g * w.to_f32();
         }
     }
+    adam_row(step, &grad, row.w, row.m, row.v, noise);
 }
 
 /// See [`crate::adam_row`].

@@ -140,31 +140,7 @@ fn pair<T: Element>(row: &[[T; LANES]]) -> &[[bf16; LANES]; 2] {
 }
 
 #[inline(always)]
-pub(crate) fn backward_row<S: Simd, A: Element, B: Element>(
-    simd: S,
-    row: &[A],
-    rows: &[B],
-    d_rows: &mut [f32],
-    entries: &[u32],
-    g: &[f32],
-    grad: &mut [f32],
-) {
-    assert_eq!(entries.len(), g.len(), "one gradient for each entry");
-    assert_eq!(row.len(), grad.len(), "the gradient has the row's length");
-    let row = vectors(row);
-    let grad = vectors_mut(grad);
-    let (rows, _) = rows.as_chunks();
-    let (d_rows, _) = d_rows.as_chunks_mut();
-    column_blocks!(S, row.len(), |column, WIDTH| {
-        let sums = backward_columns::<S, A, B, WIDTH>(simd, column, row, rows, d_rows, entries, g, || {});
-        for (i, &sum) in sums.iter().enumerate() {
-            simd.store(sum, &mut grad[column + i]);
-        }
-    });
-}
-
-#[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the operands of backward_row and of adam_row")]
+#[expect(clippy::too_many_arguments, reason = "the operands of a gradient and of adam_row")]
 pub(crate) fn backward_adam_row<S: Simd, A: Element, B: Element>(
     simd: S,
     step: &AdamStep,
@@ -226,11 +202,11 @@ impl RowAhead {
     }
 }
 
-/// [`backward_row`] in `WIDTH` vectors of columns: the row's and the gradient's
+/// The gradients of [`backward_adam_row`] in `WIDTH` vectors of columns: the row's and the gradient's
 /// stay in registers. `meanwhile` is called for each pair; it should do no arithmetic:
 /// a closure that is not inlined is not compiled for the CPU's level.
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the operands of backward_row")]
+#[expect(clippy::too_many_arguments, reason = "the operands of both gradients")]
 fn backward_columns<S: Simd, A: Element, B: Element, const WIDTH: usize>(
     simd: S,
     column: usize,

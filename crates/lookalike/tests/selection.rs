@@ -7,7 +7,7 @@ use lookalike::metrics::MetricOptions;
 use lookalike::model::{Activation, Init};
 use lookalike::predict::{Predictor, Search};
 use lookalike::random::{Stream, mix};
-use lookalike::sampling::{MixedConfig, MixedQuery, SamplerKind};
+use lookalike::sampling::{LshConfig, MixedConfig, MixedQuery, SamplerKind};
 use lookalike::train::{ClassBias, TrainConfig, Trainer};
 use lookalike_kernels::Cpu;
 
@@ -22,11 +22,12 @@ fn estimates(mixed: MixedConfig, retrieve: usize) -> Vec<f64> {
         mixed,
         budget: Some(40),
         retrieve: Some(retrieve),
+        lsh: LshConfig { k: Some(2), l: Some(20), ..LshConfig::default() },
         hidden: vec![16],
         init: Init { input_scale: 1.0, output_scale: 6.0 },
         class_bias: Some(ClassBias::Zero),
         batch: 1,
-        epochs: 6,
+        epochs: 4,
         lr: 1e-30,
         ..TrainConfig::default()
     };

@@ -1,5 +1,6 @@
 use lookalike_kernels::{
-    AdamStep, Cpu, Strided, adam_row, backward_row, bf16, dot_rows, exp_sum, gather_dot, gemm, sum_rows,
+    AdamStep, Cpu, Moments, Strided, adam_row, backward_adam_row, bf16, dot_rows, exp_sum, gather_dot, gemm,
+    sum_rows,
 };
 
 use crate::{entries, hash, levels, numbers};
@@ -13,8 +14,10 @@ fn results(cpu: Cpu, stride: usize) -> Vec<u32> {
     gather_dot(cpu, &row, &rows, &entries, &mut dots);
 
     let mut d_rows: Vec<f32> = numbers(4, 20 * stride);
-    let mut grad = vec![0.0; stride];
-    backward_row(cpu, &row, &rows, &mut d_rows, &entries, &dots, &mut grad);
+    let [mut w, mut grad, mut v] = [row.clone(), vec![0.0; stride], vec![0.0; stride]];
+    let moments = Moments { w: &mut w, m: &mut grad, v: &mut v, ahead: 0 };
+    let step = AdamStep { rate: 0.0, beta1: 0.0, beta2: 0.0, epsilon: 1e-8 };
+    backward_adam_row(cpu, &step, moments, &rows, &mut d_rows, &entries, &dots, 1);
 
     let ids: Vec<u32> = entries.iter().map(|entry| entry >> 2).collect();
     let mut sum = row.clone();

@@ -7,6 +7,7 @@
 mod agreement;
 mod aligned;
 mod bits;
+mod codes;
 mod gemm;
 mod hashing;
 mod levels;
@@ -15,7 +16,7 @@ mod select;
 mod softmax;
 mod tile;
 
-use lookalike_kernels::{Cpu, Element, FLAG_BITS};
+use lookalike_kernels::{AdamStep, Cpu, Element, FLAG_BITS, Moments};
 use proptest::prelude::*;
 
 /// Every level to test.
@@ -51,6 +52,19 @@ fn hash(seed: u64, i: u64) -> u64 {
         x = (x ^ x >> 31).wrapping_mul(0xD6E8_FEB8_6659_FD93);
     }
     x ^ x >> 32
+}
+
+/// A class's gradient: the first moment that `backward_adam_row` leaves if it remembers
+/// nothing.
+fn gradient<T>(
+    stride: usize,
+    rows: &[T],
+    backward: impl Fn(&AdamStep, Moments<'_, f32>, &mut [f32]),
+) -> Vec<f32> {
+    let step = AdamStep { rate: 0.0, beta1: 0.0, beta2: 0.0, epsilon: 1e-8 };
+    let [mut w, mut m, mut v] = [(); 3].map(|()| vec![0.0; stride]);
+    backward(&step, Moments { w: &mut w, m: &mut m, v: &mut v, ahead: 0 }, &mut vec![0.0; rows.len()]);
+    m
 }
 
 /// A row's stride: any number of vectors, the specially compiled 8 among them.

@@ -55,7 +55,7 @@ const _: () = assert!(cfg!(target_endian = "little"), "packed files need a littl
 
 /// How many of everything: the part of the header that the rest follows from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Counts {
+struct PackedCounts {
     examples: u64,
     feature_entries: u64,
     label_entries: u64,
@@ -63,7 +63,7 @@ struct Counts {
     classes: u64,
 }
 
-impl Counts {
+impl PackedCounts {
     /// Where the sections lie, and the file's length; `None` if that is past
     /// what memory can address.
     fn layout(&self) -> Option<([Range<usize>; 5], usize)> {
@@ -221,7 +221,7 @@ fn checksum(bytes: &[u8]) -> u32 {
     all.finalize()
 }
 
-fn read_header(bytes: &[u8]) -> Result<(Counts, [u64; 5]), PackedProblem> {
+fn read_header(bytes: &[u8]) -> Result<(PackedCounts, [u64; 5]), PackedProblem> {
     if !bytes.starts_with(MAGIC) {
         return Err(PackedProblem::Magic);
     }
@@ -232,7 +232,7 @@ fn read_header(bytes: &[u8]) -> Result<(Counts, [u64; 5]), PackedProblem> {
     if word(1) != VERSION {
         return Err(PackedProblem::Version { found: word(1), expected: VERSION });
     }
-    let counts = Counts {
+    let counts = PackedCounts {
         examples: word(2),
         feature_entries: word(3),
         label_entries: word(4),

@@ -73,7 +73,7 @@ pub struct HashTables {
     codes_are_current: bool,
     /// Where class vectors are hashed less their mean.
     mean: Option<ClassMean>,
-    workers: PerThread<Worker>,
+    workers: PerThread<HashWorker>,
 }
 
 /// Codes by chunk of classes, in it by table, in it by class.
@@ -95,7 +95,7 @@ pub enum TableCodes {
 
 /// What one thread needs to hash.
 #[derive(Debug, Default)]
-struct Worker {
+struct HashWorker {
     block: Block,
     scratch: HashScratch,
     codes: Vec<u32>,
@@ -409,7 +409,7 @@ struct Hashing<'a> {
     class_vectors: RowsView<'a>,
     mean: Option<&'a [f32]>,
     classes: usize,
-    workers: &'a PerThread<Worker>,
+    workers: &'a PerThread<HashWorker>,
 }
 
 impl Hashing<'_> {
@@ -442,7 +442,13 @@ impl Hashing<'_> {
         });
     }
 
-    fn hash_chunk<C: Code>(&self, chunk: usize, tables: Range<usize>, worker: &mut Worker, codes: &mut [C]) {
+    fn hash_chunk<C: Code>(
+        &self,
+        chunk: usize,
+        tables: Range<usize>,
+        worker: &mut HashWorker,
+        codes: &mut [C],
+    ) {
         let first = chunk * CHUNK;
         for start in (first..(first + CHUNK).min(self.classes)).step_by(LANES) {
             let len = (self.classes - start).min(LANES);
@@ -462,7 +468,7 @@ impl Hashing<'_> {
         chunk: usize,
         tables: Range<usize>,
         changed: &[u32],
-        worker: &mut Worker,
+        worker: &mut HashWorker,
         codes: &mut [C],
     ) {
         let first = chunk * CHUNK;
@@ -478,13 +484,13 @@ impl Hashing<'_> {
         }
     }
 
-    fn hash_block(&self, ids: &[u32], tables: Range<usize>, worker: &mut Worker) {
+    fn hash_block(&self, ids: &[u32], tables: Range<usize>, worker: &mut HashWorker) {
         worker.codes.resize(tables.len() * LANES, 0);
         worker.block.load(self.cpu, self.class_vectors, ids);
         if let Some(mean) = self.mean {
             worker.block.subtract(mean);
         }
-        let Worker { block, scratch, codes } = worker;
+        let HashWorker { block, scratch, codes } = worker;
         self.family.hash_block(self.cpu, block, tables, scratch, codes);
     }
 }

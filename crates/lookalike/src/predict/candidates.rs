@@ -15,11 +15,11 @@ use crate::scratch::PerThread;
 /// Working memory of [`rerank`], reused between calls.
 #[derive(Debug, Default)]
 pub(super) struct RerankScratch {
-    workers: PerThread<Worker>,
+    workers: PerThread<RerankWorker>,
 }
 
 #[derive(Debug, Default)]
-struct Worker {
+struct RerankWorker {
     neighbours: NeighbourScratch,
     ranker: CandidateRanker,
 }
@@ -36,8 +36,8 @@ pub(super) fn rerank(
 ) {
     scratch.workers.prepare();
     let workers = &scratch.workers;
-    out.fill_each(batch.len(), few.model.num_classes(), |position, slot| {
-        workers.with(|Worker { neighbours, ranker }| {
+    out.fill_each(batch.len(), few.bias.len(), |position, slot| {
+        workers.with(|RerankWorker { neighbours, ranker }| {
             let query = Query::new(examples, batch, embeddings, position);
             let part = few.model.neighbours.as_ref();
             let near = part.map_or(Near::NONE, |part| part.near(query.features, neighbours));

@@ -26,11 +26,11 @@ const FEW_MAX: usize = 256;
 /// Working memory of [`ChosenClasses::score`], reused between calls.
 #[derive(Debug, Default)]
 pub(super) struct ChosenScratch {
-    workers: PerThread<Worker>,
+    workers: PerThread<ChosenWorker>,
 }
 
 #[derive(Debug, Default)]
-struct Worker {
+struct ChosenWorker {
     entries: Vec<u32>,
     /// A place for every class; those of classes that are not chosen hold anything.
     all_scores: Vec<f32>,

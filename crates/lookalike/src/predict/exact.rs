@@ -43,7 +43,7 @@ const SUM_CLASSES: usize = 4 * TILE_CLASSES;
 pub struct TopKScratch {
     pieces: Vec<Piece>,
     /// Tiles that no thread works with at the moment.
-    tiles: Mutex<Vec<Worker>>,
+    tiles: Mutex<Vec<PieceBuffers>>,
 }
 
 /// What one range of classes gave for one block of examples.
@@ -57,7 +57,7 @@ struct Piece {
 
 /// A thread's buffers while it works on a piece.
 #[derive(Debug, Default)]
-struct Worker {
+struct PieceBuffers {
     tile: Tile,
     found: Vec<u32>,
     /// Where the postings of each feature of the block's examples go on.
@@ -228,10 +228,10 @@ impl Query<'_> {
         first_example: usize,
         classes: Range<usize>,
         piece: &mut Piece,
-        worker: &mut Worker,
+        worker: &mut PieceBuffers,
     ) {
         let Self { cpu, class_vectors, .. } = *self;
-        let Worker { tile, found, cursors } = worker;
+        let PieceBuffers { tile, found, cursors } = worker;
         let examples = block.len() / class_vectors.stride;
         let sums = if self.sums { classes.len().div_ceil(SUM_CLASSES) } else { 0 };
         piece.reset(examples, self.k, sums);
@@ -314,7 +314,7 @@ fn collect(cpu: Cpu, scores: &[f32], first: usize, found: &mut Vec<u32>, best: &
 }
 
 /// A thread that panicked left its buffers out of the list, not broken in it.
-fn unpoisoned(tiles: &Mutex<Vec<Worker>>) -> std::sync::MutexGuard<'_, Vec<Worker>> {
+fn unpoisoned(tiles: &Mutex<Vec<PieceBuffers>>) -> std::sync::MutexGuard<'_, Vec<PieceBuffers>> {
     tiles.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -106,13 +106,13 @@ pub struct LshSampler {
     walk: Walk,
     /// Negatives that a last whole bucket may bring beyond those to be found.
     overshoot: usize,
-    workers: PerThread<Worker>,
+    workers: PerThread<WalkWorker>,
     stats: SamplerStats,
 }
 
 /// What one thread needs.
 #[derive(Debug, Default)]
-struct Worker {
+struct WalkWorker {
     block: Block,
     scratch: HashScratch,
     /// Codes of a block of examples, query after query.
@@ -152,12 +152,12 @@ impl LshSampler {
         }
     }
 
-    fn propose_block(&self, request: &Request<'_>, out: &mut CandidateBlock<'_>, worker: &mut Worker) {
+    fn propose_block(&self, request: &Request<'_>, out: &mut CandidateBlock<'_>, worker: &mut WalkWorker) {
         let start = Instant::now();
         let lanes = self.tables.family().tables() * LANES;
         worker.codes.resize(self.queries.len() * lanes, 0);
         worker.marks.prepare(self.tables.classes(), out);
-        let Worker { block, scratch, codes, marks, .. } = worker;
+        let WalkWorker { block, scratch, codes, marks, .. } = worker;
         for (&query, codes) in self.queries.iter().zip(codes.chunks_exact_mut(lanes)) {
             self.load_queries(query, request, out.positions(), block);
             let family = self.tables.family();
@@ -390,8 +390,8 @@ impl Sampler for LshSampler {
             this.workers.with(|worker| this.propose_block(request, &mut block, worker));
         });
         self.stats.count(self.room(), self.tables.classes(), out);
-        let spent = |(all, hashing), worker: &mut Worker| {
-            let Worker { spent, spent_hashing, .. } = worker;
+        let spent = |(all, hashing), worker: &mut WalkWorker| {
+            let WalkWorker { spent, spent_hashing, .. } = worker;
             (all + std::mem::take(spent).as_secs_f64(), hashing + std::mem::take(spent_hashing).as_secs_f64())
         };
         let (all, hashing) = self.workers.values_mut().fold((0.0, 0.0), spent);

@@ -2,7 +2,7 @@
 //!
 //! Each chunk of records is counted on its own, in parallel; the counts of a
 //! group of chunks then flow into shards, in parallel too, each n-gram into the
-//! shard that its hash names. Counts are sums, so neither threads nor shards
+//! shard that its hash names. TermCounts are sums, so neither threads nor shards
 //! show in the result. Memory: the distinct n-grams seen, at most about
 //! `table_limit` of them: past it the rarest are forgotten, as word2vec and
 //! fastText do, so that a survivor's count may be too low by what was forgotten.
@@ -31,12 +31,12 @@ struct Count {
 
 /// N-grams and how often each was met.
 #[derive(Debug, Default)]
-struct Counts {
+struct TermCounts {
     ngrams: Interner,
     counts: Vec<Count>,
 }
 
-impl Counts {
+impl TermCounts {
     fn add(&mut self, ngram: Keyed<'_>, count: Count) {
         let (id, is_new) = self.ngrams.insert(ngram);
         if is_new {
@@ -48,7 +48,7 @@ impl Counts {
         }
     }
 
-    /// Counts the features of one text, each id once for each time it was met.
+    /// TermCounts the features of one text, each id once for each time it was met.
     fn add_text(&mut self, met: &mut [u32]) {
         met.sort_unstable();
         for run in met.chunk_by(|a, b| a == b) {
@@ -77,14 +77,14 @@ impl Counts {
 /// The counts of one chunk of records, its n-grams sorted by shard.
 #[derive(Debug)]
 pub(super) struct ChunkCounts {
-    counts: Counts,
+    counts: TermCounts,
     by_shard: Vec<Vec<u32>>,
     documents: u64,
 }
 
-/// Counts the n-grams of some records.
+/// TermCounts the n-grams of some records.
 pub(super) fn count(records: &[Record], options: &TextOptions) -> ChunkCounts {
-    let mut counts = Counts::default();
+    let mut counts = TermCounts::default();
     let mut tokens = Tokens::default();
     let mut met = Vec::new();
     for record in records {
@@ -112,7 +112,7 @@ pub(super) fn count(records: &[Record], options: &TextOptions) -> ChunkCounts {
 #[derive(Debug)]
 pub(super) struct Fit {
     options: TextOptions,
-    shards: Vec<Counts>,
+    shards: Vec<TermCounts>,
     documents: u64,
     /// N-grams seen in at most so many texts were forgotten.
     forgotten: u32,
@@ -121,7 +121,7 @@ pub(super) struct Fit {
 impl Fit {
     pub(super) fn new(options: &TextOptions) -> Result<Self, TextError> {
         options.check()?;
-        let shards = (0..SHARDS).map(|_| Counts::default()).collect();
+        let shards = (0..SHARDS).map(|_| TermCounts::default()).collect();
         Ok(Self { options: options.clone(), shards, documents: 0, forgotten: 0 })
     }
 
@@ -136,7 +136,7 @@ impl Fit {
                 }
             }
         });
-        let size = |shards: &[Counts]| shards.iter().map(|s| s.ngrams.len()).sum::<usize>();
+        let size = |shards: &[TermCounts]| shards.iter().map(|s| s.ngrams.len()).sum::<usize>();
         while self.options.hash_bits.is_none() && size(&self.shards) > self.options.table_limit {
             self.forgotten += 1;
             let forgotten = self.forgotten;
@@ -166,7 +166,7 @@ impl Fit {
         let hashed = self.options.hash_bits.is_some();
         let (mut vocabulary, mut counts) = (old.vocabulary.clone(), old.document_counts.clone());
         let mut unseen: Vec<(&[u8], Count)> = Vec::new();
-        for (ngram, count) in self.shards.iter().flat_map(Counts::iter) {
+        for (ngram, count) in self.shards.iter().flat_map(TermCounts::iter) {
             let known = if hashed { Some(bucket_of(ngram)) } else { vocabulary.find(Keyed::new(ngram)) };
             match known {
                 Some(id) => counts[id as usize] = counts[id as usize].saturating_add(count.documents),
@@ -184,14 +184,14 @@ impl Fit {
 
     fn finish_hashed(self, bits: u32) -> Vectoriser {
         let mut document_counts = vec![0; 1 << bits];
-        for (name, count) in self.shards.iter().flat_map(Counts::iter) {
+        for (name, count) in self.shards.iter().flat_map(TermCounts::iter) {
             document_counts[bucket_of(name) as usize] = count.documents;
         }
         Vectoriser::new(self.options, Interner::default(), self.documents, document_counts)
     }
 
     fn finish_vocabulary(self) -> Result<Vectoriser, TextError> {
-        let all: Vec<(&[u8], Count)> = self.shards.par_iter().flat_map_iter(Counts::iter).collect();
+        let all: Vec<(&[u8], Count)> = self.shards.par_iter().flat_map_iter(TermCounts::iter).collect();
         let ngrams = chosen(all, self.options.min_documents, self.options.max_features);
         check_count("n-grams", ngrams.len())?;
         let mut vocabulary = Interner::default();

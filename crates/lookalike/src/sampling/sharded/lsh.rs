@@ -26,7 +26,7 @@ use super::super::lsh::{Plan, Query, Rest, Walk, asking_label};
 use super::super::{Candidates, Counts, Request, Sampler, SamplerStats};
 use super::{draws, runs};
 use crate::collective::Shard;
-use crate::hashing::{Block, HashScratch, HashTables};
+use crate::hashing::{Block, HashScratch, HashTables, TableCodes};
 use crate::model::RowsView;
 use crate::random::{Rng, Stream, below, rng};
 use crate::scratch::PerThread;
@@ -43,13 +43,13 @@ pub(super) struct ShardedLsh {
     counts: Vec<[u32; 2]>,
     /// The vectors that labels ask with, a row an example.
     label_rows: Vec<f32>,
-    workers: PerThread<Worker>,
+    workers: PerThread<ShardWorker>,
     stats: SamplerStats,
 }
 
 /// What one thread needs.
 #[derive(Debug, Default)]
-struct Worker {
+struct ShardWorker {
     block: Block,
     scratch: HashScratch,
     codes: Vec<u32>,
@@ -238,6 +238,15 @@ impl ShardedLsh {
             walk.own.clear();
             (walk.truths_of_all, walk.found_by_all, walk.drawn_by_all) = (truths.len(), 0, 0);
         }
+        if let Some(near) = request.near {
+            // They are all different, and no true labels.
+            for (position, walk) in self.walks.iter_mut().enumerate() {
+                let near = near.of(position);
+                let taken = &near[..near.len().min(self.plan.found)];
+                walk.own.extend(self.shard.own(taken));
+                walk.found_by_all = taken.len();
+            }
+        }
         if self.plan.queries.contains(&Query::Label) {
             self.bring_label_rows(request);
         }
@@ -267,7 +276,7 @@ impl ShardedLsh {
                 let start = Instant::now();
                 let ids: [u32; LANES] = std::array::from_fn(|lane| (block * LANES + lane) as u32);
                 let ids = &ids[..walks.len()];
-                let Worker { block, scratch, codes, .. } = worker;
+                let ShardWorker { block, scratch, codes, .. } = worker;
                 load_queries(tables, request, query, label_rows, ids, block);
                 codes.resize(num_tables * LANES, 0);
                 tables.family().hash_block(request.cpu, block, 0..num_tables, scratch, codes);
@@ -354,7 +363,7 @@ impl ShardedLsh {
             self.stats.wanted += budget.min(self.shard.num_classes() - walk.truths_of_all) as u64;
             self.stats.given += (walk.found_by_all + walk.drawn_by_all) as u64;
         }
-        let spent = |(all, hashing): (Duration, Duration), worker: &mut Worker| {
+        let spent = |(all, hashing): (Duration, Duration), worker: &mut ShardWorker| {
             (all + std::mem::take(&mut worker.spent), hashing + std::mem::take(&mut worker.spent_hashing))
         };
         let (all, hashing) = self.workers.values_mut().fold(Default::default(), spent);
@@ -386,7 +395,6 @@ fn load_queries(
 
 impl Sampler for ShardedLsh {
     fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
-        debug_assert!(request.near.is_none(), "classes known before are not sharded");
         self.start(request);
         let queries = self.plan.queries.clone();
         for (turn, &query) in queries.iter().enumerate() {
@@ -406,6 +414,14 @@ impl Sampler for ShardedLsh {
 
     fn refresh(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, changed: Option<&[u32]>) {
         self.tables.refresh(cpu, class_vectors, changed);
+    }
+
+    fn tables(&self) -> Option<&HashTables> {
+        Some(&self.tables)
+    }
+
+    fn restore(&mut self, codes: &TableCodes, mean: &[f32]) -> bool {
+        self.tables.restore(codes, mean)
     }
 
     fn stats(&self) -> SamplerStats {
