@@ -3,13 +3,17 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use lookalike::artifact::{self, Checkpoints};
+use lookalike::collective::{Alone, Collective};
 use lookalike::data::Dataset;
 use lookalike::model::Storage;
 use lookalike::optim::Decay;
 use lookalike::sampling::{SamplerKind, Walk};
-use lookalike::train::{Checkpoint, LastRefresh, SparseConfig, TrainConfig, TrainError, Trainer};
+use lookalike::train::{
+    Checkpoint, FurtherData, LastRefresh, SparseConfig, TrainConfig, TrainError, Trainer,
+};
 use lookalike_kernels::Cpu;
 
 /// 200 examples of 40 classes, with noise, a few without a label.
@@ -85,7 +89,7 @@ fn a_run_broken_at_any_step_ends_with_the_same_bits() {
             trainer.step().unwrap();
             checkpoints.write(&trainer).unwrap();
             checkpoints.wait().unwrap();
-            let read = checkpoints.newest(&mut |error| panic!("{error}")).unwrap().unwrap();
+            let read = checkpoints.newest(&alone(), &mut |error| panic!("{error}")).unwrap().unwrap();
             assert_eq!(read.state.progress, trainer.state.progress);
             let resumed = finish(Trainer::resume(read, data.view(), cpu).unwrap());
             let step = trainer.state.progress.iteration;
@@ -100,6 +104,41 @@ fn a_run_broken_at_any_step_ends_with_the_same_bits() {
             "{diverged_at:?}"
         );
     }
+}
+
+/// A run that goes on with new data, rehearses others in each epoch, and is broken.
+#[test]
+fn a_further_run_broken_at_any_step_ends_with_the_same_bits() {
+    let (data, cpu) = (data(), Cpu::detect());
+    let sparse = Some(SparseConfig::default());
+    let config = TrainConfig { epochs: 3, sparse, ..config(SamplerKind::Mixed) };
+    let model = finish(Trainer::new(config.clone(), data.view(), cpu).unwrap()).model;
+    let further = || {
+        let given = FurtherData { examples: data.view(), num_new: 90, rehearsed_an_epoch: 40 };
+        Trainer::further(model.clone(), config.clone(), given, cpu).unwrap()
+    };
+    let expected = bytes(&finish(further()));
+    let mut trainer = further();
+    let (batches, mut met) = (trainer.steps_per_epoch(), 0);
+    assert!(trainer.num_examples() < 90 + 41);
+    while !trainer.is_done() {
+        trainer.step().unwrap();
+        met += 1;
+        let folder = tempfile::tempdir().unwrap();
+        let mut checkpoints = Checkpoints::new(folder.path(), 1);
+        checkpoints.write(&trainer).unwrap();
+        checkpoints.wait().unwrap();
+        let read = checkpoints.newest(&alone(), &mut |error| panic!("{error}")).unwrap().unwrap();
+        assert_eq!(read.state.rehearsal, trainer.state.rehearsal);
+        let resumed = Trainer::resume(read, data.view(), cpu).unwrap();
+        assert_eq!(resumed.num_examples(), trainer.num_examples());
+        assert!(bytes(&finish(resumed)) == expected, "broken after step {met}");
+    }
+    assert_eq!(met, 3 * batches);
+    // Others in each epoch, or it would end elsewhere.
+    let mut checkpoint = further().into_checkpoint();
+    checkpoint.state.rehearsal = None;
+    assert!(bytes(&finish(Trainer::resume(checkpoint, data.view(), cpu).unwrap())) != expected);
 }
 
 /// What makes it so: without the tables the bits are others.
@@ -118,6 +157,10 @@ fn the_tables_of_the_last_refresh_are_part_of_the_state() {
     assert!(bytes(&finish(Trainer::resume(broken, data.view(), cpu).unwrap())) != expected);
     checkpoint.state.refresh = refresh;
     assert!(bytes(&finish(Trainer::resume(checkpoint, data.view(), cpu).unwrap())) == expected);
+}
+
+fn alone() -> Arc<dyn Collective> {
+    Arc::new(Alone)
 }
 
 fn write_steps(folder: &Path, keep: usize, steps: usize) -> Vec<String> {
@@ -156,7 +199,7 @@ fn the_last_few_are_kept_and_damage_falls_back() {
     let newest = || {
         let mut told = Vec::new();
         let checkpoints = Checkpoints::new(folder.path(), 3);
-        let found = checkpoints.newest(&mut |error| told.push(error.to_string()));
+        let found = checkpoints.newest(&alone(), &mut |error| told.push(error.to_string()));
         (found.map(|found| found.map(|found| found.state.progress.iteration)), told)
     };
     damage("step-0000000005", "training.safetensors");

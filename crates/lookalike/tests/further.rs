@@ -147,7 +147,8 @@ fn impossible_changes_are_refused_and_change_nothing() {
 fn further(model: &Model, config: TrainConfig) -> Model {
     let new = data(20..26);
     let all = Dataset::concat(&[new.clone(), rehearsed(data(0..20).view(), 0.5, model, 1)]);
-    let given = FurtherData { examples: all.view(), num_new: new.view().len() };
+    let num_new = new.view().len();
+    let given = FurtherData { examples: all.view(), num_new, rehearsed_an_epoch: all.view().len() - num_new };
     let trainer = Trainer::further(model.clone(), config, given, Cpu::detect()).unwrap();
     finish(trainer).into_checkpoint().model
 }

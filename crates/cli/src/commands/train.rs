@@ -90,6 +90,10 @@ pub(crate) struct TrainArguments {
     /// How many checkpoints stay, the newest
     #[arg(long, value_name = "N", default_value_t = 2, requires = "checkpoint")]
     keep: usize,
+    /// Of several ranks: one that is not heard of for so many seconds ends all
+    #[arg(long, value_name = "SECONDS", default_value_t = crate::ranks::DEFAULT_SILENCE,
+        value_parser = clap::value_parser!(u64).range(2..))]
+    pub(crate) rank_timeout: u64,
     /// Look at every number after every step, and name the first tensor that is not finite
     #[arg(long)]
     detect_anomaly: bool,
@@ -143,6 +147,15 @@ impl TrainArguments {
     /// settings is complete unless --preset says otherwise.
     fn is_auto(&self) -> bool {
         self.preset.as_deref().map_or(self.config.is_none(), |preset| preset == AUTO)
+    }
+
+    /// Whether the model that training starts from is the one it replaces.
+    fn replaces_its_start(&self) -> bool {
+        let (Some(from), Some(model)) = (&self.further.from, &self.model) else { return false };
+        match (from.canonicalize(), model.canonicalize()) {
+            (Ok(from), Ok(model)) => from == model,
+            _ => false,
+        }
     }
 }
 

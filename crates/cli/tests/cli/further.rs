@@ -104,6 +104,27 @@ fn what_cannot_be_rehearsed_is_said() {
 }
 
 #[test]
+fn going_on_with_new_data_survives_a_break() {
+    let folder = Folder::with_name_model();
+    folder.write("new.tsv", NEW).write("old.tsv", NAMES);
+    let line = "train new.tsv --from model --rehearse-from old.tsv --epochs 6 --batch 4 -q";
+    folder.succeed(&format!("{line} --model whole"));
+    let checkpoint = "--checkpoint steps --checkpoint-every 1steps --resume";
+    for _ in 0..5 {
+        folder.succeed(&format!("{line} --model broken {checkpoint} --time-limit 0.000001"));
+        assert!(folder.read("broken/model.safetensors") != folder.read("whole/model.safetensors"));
+    }
+    folder.succeed(&format!("{line} --model broken {checkpoint}"));
+    for file in ["model.safetensors", "training.safetensors", "vocabulary.txt", "labels.txt"] {
+        let path = |model: &str| format!("{model}/{file}");
+        assert!(folder.read(&path("broken")) == folder.read(&path("whole")), "{file}");
+    }
+    // What it started from is needed again, so it must not be replaced on the way.
+    let refused = folder.refuse(&format!("{line} --model model {checkpoint}"));
+    assert!(refused.contains("the same directory"), "{refused}");
+}
+
+#[test]
 fn weights_come_from_columns_and_files_and_are_checked() {
     let folder = Folder::new();
     let weighted: String = NAMES.lines().map(|line| format!("{line}\t2\n")).collect();

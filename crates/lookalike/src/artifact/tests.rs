@@ -11,6 +11,7 @@ use super::*;
 use crate::data::Dataset;
 use crate::disk::Operation;
 use crate::disk::faults::{Fault, Injected};
+use crate::text::{self, TextDataset, TextFile, TextOptions};
 use crate::train::{SparseConfig, Trainer};
 
 /// A model as small as one with all parts can be.
@@ -66,13 +67,57 @@ fn a_load_while_others_save_gives_one_of_their_models() {
     });
 }
 
+/// A model with text, calibration and search index, and a state with rehearsed examples:
+/// whatever a directory can hold.
+fn complete() -> Checkpoint {
+    let texts: String = (0..300).map(|i| format!("w{} all\tc{}\n", i % 6, i % 4)).collect();
+    let file = TextFile::from_bytes("m", texts.as_bytes(), &text::ReadOptions::default()).unwrap();
+    let options = TextOptions { characters: None, ..TextOptions::default() };
+    let TextDataset { dataset, vectoriser, names, .. } = text::fit_dataset(&file, &options).unwrap();
+    let config = TrainConfig {
+        batch: 64,
+        hidden: vec![2],
+        budget: Some(2),
+        sparse: Some(SparseConfig::default()),
+        calibrate: true,
+        ..TrainConfig::default()
+    };
+    let cpu = Cpu::detect();
+    let mut trainer = Trainer::new(config, dataset.view(), cpu).unwrap();
+    (0..7).for_each(|_| _ = trainer.step().unwrap());
+    trainer.settle();
+    let mut checkpoint = trainer.into_checkpoint();
+    checkpoint.model.search = Some(SearchIndex::build(cpu, &checkpoint.model));
+    checkpoint.model.text = Some(TextPipeline { vectoriser, names });
+    checkpoint.state.rehearsal = Some(Rehearsal { first: 290, an_epoch: 5 });
+    assert!(checkpoint.model.calibration.is_some() && checkpoint.state.refresh.is_some());
+    checkpoint
+}
+
+#[test]
+fn all_that_a_directory_can_hold_comes_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("m");
+    let saved = complete();
+    save_to(&directory, &saved).unwrap();
+    let loaded = load_checkpoint(&directory).unwrap();
+    assert_eq!(bits(&loaded), bits(&saved));
+    assert_eq!(loaded.model.calibration, saved.model.calibration);
+    assert_eq!(loaded.state.rehearsal, saved.state.rehearsal);
+    assert_eq!(loaded.state.refresh, saved.state.refresh);
+    assert!(loaded.model.search.is_some() && loaded.model.text.is_some());
+}
+
 /// Whatever bit of whatever file, and wherever it is cut.
 #[test]
 fn every_flipped_bit_and_every_cut_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("m");
-    save_to(&directory, &trained(1)).unwrap();
-    for name in [CONFIG_FILE, MODEL_FILE, TRAINING_FILE] {
+    save_to(&directory, &complete()).unwrap();
+    let names: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 6, "{names:?}");
+    for name in &names {
+        let name = name.to_str().unwrap();
         let path = directory.join(name);
         let good = fs::read(&path).unwrap();
         // In place: a file that is written anew each time has to reach the disk each time.

@@ -14,6 +14,7 @@ use std::time::Instant;
 use lookalike_kernels::Cpu;
 
 use super::config::TrainConfig;
+use super::rehearsal::Rehearsal;
 use super::sparse::hold_out;
 use super::state::{BestScore, Checkpoint, Progress, TrainingState};
 use super::trainer::{TrainError, Trainer};
@@ -34,12 +35,14 @@ pub struct FurtherData<'a> {
     pub examples: Examples<'a>,
     /// How many are new.
     pub num_new: usize,
+    /// How many of the rehearsed ones each epoch has, others every time.
+    pub rehearsed_an_epoch: usize,
 }
 
 impl<'a> FurtherData<'a> {
     /// Examples that are all new.
     pub fn new(examples: Examples<'a>) -> Self {
-        Self { examples, num_new: examples.len() }
+        Self { examples, num_new: examples.len(), rehearsed_an_epoch: 0 }
     }
 
     /// The new ones that teach something.
@@ -74,6 +77,7 @@ impl<'a> Trainer<'a> {
             moments: NetworkMoments::of(&model.network),
             data: None,
             held_out: None,
+            rehearsal: None,
             best: BestScore::default(),
             refresh: None,
         };
@@ -126,6 +130,8 @@ fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>) -> Result<(), Tr
     state.moments.grow(&model.network);
     // Those of the data before.
     state.held_out = None;
+    let (first, an_epoch) = (data.num_new, data.rehearsed_an_epoch);
+    state.rehearsal = (first < examples.len()).then_some(Rehearsal { first, an_epoch });
     let mut chosen = data.new_examples();
     if let Some(sparse) = &state.config.sparse {
         let enough = chosen.len() / 20 >= HELD_OUT_MIN;

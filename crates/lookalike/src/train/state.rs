@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::TrainConfig;
+use super::rehearsal::Rehearsal;
 use crate::data::DataFingerprint;
 use crate::hashing::{FamilyShape, TableCodes};
 use crate::model::Model;
@@ -94,6 +95,8 @@ pub struct TrainingState {
     /// Training examples that only choose how much parts of the model count; none
     /// as long as nobody has chosen them.
     pub held_out: Option<Vec<u32>>,
+    /// Which examples are rehearsed, if the data has some.
+    pub rehearsal: Option<Rehearsal>,
     /// The best evaluation so far.
     pub best: BestScore,
     /// What the last refresh left, in a checkpoint within an epoch; while training runs

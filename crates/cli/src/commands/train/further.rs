@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use lookalike::artifact::{self, SavedModel};
-use lookalike::data::Dataset;
+use lookalike::data::{Dataset, Examples};
 use lookalike::model::{Model, Normalise};
 use lookalike::text::Vocabulary;
-use lookalike::train::{FurtherData, Trainer, rehearsed};
+use lookalike::train::{FurtherData, TrainConfig, TrainError, Trainer, TrainingRecord, rehearsed};
+use lookalike_kernels::Cpu;
 use lookalike_report::human;
 
 use super::TrainArguments;
@@ -21,7 +22,7 @@ pub(crate) struct FurtherArguments {
     /// Train this model further, with a new training state; classes and features it does
     /// not know get rows of their own. Its settings hold where no flag is given
     #[arg(long, value_name = "MODEL", requires = "model")]
-    #[arg(conflicts_with_all = ["resume", "preset", "config", "print_config"])]
+    #[arg(conflicts_with_all = ["preset", "config", "print_config"])]
     pub(super) from: Option<PathBuf>,
     /// Whether n-grams of the new texts become features and count in the idf of old ones
     /// [default: grow]
@@ -30,8 +31,9 @@ pub(crate) struct FurtherArguments {
     /// Leave the rows of known features as they are
     #[arg(long, requires = "from")]
     freeze_input: bool,
-    /// Train on this share of the earlier examples again, so that old classes are not
-    /// forgotten [default: 0.25 where the model keeps examples or --rehearse-from is given]
+    /// Train in each epoch on this share of the earlier examples again, others every time, so
+    /// that old classes are not forgotten [default: 0.25 where the model keeps examples or
+    /// --rehearse-from is given]
     #[arg(long, value_name = "SHARE", requires = "from")]
     rehearse: Option<f64>,
     /// The earlier examples, where the model keeps none; may be given several times
@@ -51,9 +53,25 @@ const REHEARSED_SHARE: f64 = 0.25;
 
 /// A model and the examples it is trained further on.
 pub(super) struct Further {
-    model: SavedModel,
+    pub(super) start: FurtherStart,
     pub(super) data: Input,
+}
+
+/// What training further starts from, but for the examples.
+pub(super) struct FurtherStart {
+    model: Model,
+    /// The settings of the model, with what flags override.
+    config: TrainConfig,
     num_new: usize,
+    rehearsed_an_epoch: usize,
+}
+
+impl FurtherStart {
+    /// The trainer, before its first step.
+    pub(super) fn trainer(self, examples: Examples<'_>, cpu: Cpu) -> Result<Trainer<'_>, TrainError> {
+        let Self { model, config, num_new, rehearsed_an_epoch } = self;
+        Trainer::further(model, config, FurtherData { examples, num_new, rehearsed_an_epoch }, cpu)
+    }
 }
 
 impl Further {
@@ -67,76 +85,77 @@ impl Further {
             Some(VocabularyName::Keep) => Vocabulary::Keep,
             _ => Vocabulary::Grow,
         };
-        let model = artifact::load(directory)?;
-        let new = input::for_further(
-            &arguments.train,
-            &model.model,
-            vocabulary,
-            &arguments.read,
-            &arguments.weights,
-        )?;
-        let num_new = new.view().len();
-        let old = further.rehearsed(&model.model, &new, arguments)?;
-        let data = Input::join(new, &old);
-        Ok(Self { model, data, num_new })
-    }
-
-    /// The trainer, before its first step.
-    pub(super) fn trainer<'a>(
-        arguments: &TrainArguments,
-        model: SavedModel,
-        data: FurtherData<'a>,
-    ) -> anyhow::Result<Trainer<'a>> {
-        let SavedModel { model, record } = model;
-        let mut config = record.config;
-        config.frozen_features = if arguments.further.freeze_input { model.num_features() } else { 0 };
+        let SavedModel { model, record: TrainingRecord { mut config, .. } } = artifact::load(directory)?;
+        config.frozen_features = if further.freeze_input { model.num_features() } else { 0 };
         arguments.settings.apply(&mut config)?;
-        Ok(Trainer::further(model, config, data, arguments.machine.cpu()?)?)
-    }
-
-    /// The model, the data and how many of its examples are new.
-    pub(super) fn into_parts(self) -> (SavedModel, Input, usize) {
-        (self.model, self.data, self.num_new)
+        let new =
+            input::for_further(&arguments.train, &model, vocabulary, &arguments.read, &arguments.weights)?;
+        let num_new = new.view().len();
+        let (old, rehearsed_an_epoch) = further.rehearsed(&model, &config, &new, arguments)?;
+        let data = Input::join(new, &old);
+        Ok(Self { start: FurtherStart { model, config, num_new, rehearsed_an_epoch }, data })
     }
 
     /// What comes, in words.
     pub(super) fn describe(&self) -> Vec<String> {
-        let (examples, model) = (self.data.view(), &self.model.model);
+        let FurtherStart { model, config, num_new, rehearsed_an_epoch } = &self.start;
+        let examples = self.data.view();
         let count = |n: usize| human::count(n as u64);
         let mut lines = vec![format!(
             "{} new examples; {} classes and {} features are new",
-            count(self.num_new),
+            count(*num_new),
             count(examples.num_classes - model.num_classes()),
             count(examples.num_features - model.num_features()),
         )];
-        let rehearsed = examples.len() - self.num_new;
+        let rehearsed = examples.len() - num_new;
         lines.push(match rehearsed {
             0 => {
                 "no earlier example is rehearsed: old classes may be forgotten (--rehearse, --rehearse-from)"
                     .into()
             }
-            _ => format!("{} earlier examples are rehearsed", count(rehearsed)),
+            _ if config.epochs == 1 => format!("{} earlier examples are rehearsed", count(rehearsed)),
+            _ => format!(
+                "{} earlier examples are rehearsed, {} of them in each epoch",
+                count(rehearsed),
+                count(*rehearsed_an_epoch)
+            ),
         });
         lines
     }
 }
 
 impl FurtherArguments {
-    /// The earlier examples that are trained on again.
+    /// The earlier examples that are trained on again, and how many of them in each epoch.
     fn rehearsed(
         &self,
         model: &Model,
+        config: &TrainConfig,
         new: &Input,
         arguments: &TrainArguments,
-    ) -> anyhow::Result<Vec<Dataset>> {
+    ) -> anyhow::Result<(Vec<Dataset>, usize)> {
         let share = self.rehearse.unwrap_or(REHEARSED_SHARE);
         if !(0.0..=1.0).contains(&share) {
             return Err(usage(format!("--rehearse is {share}, but must be a share from 0 to 1")));
         }
         if share == 0.0 {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), 0));
         }
-        let seed = arguments.settings.seed().unwrap_or(1);
+        // Those that no epoch will have are not read.
+        let read_share = (share * config.epochs as f64).min(1.0);
+        let old = self.earlier(model, read_share, config.seed, new, arguments)?;
+        let count: usize = old.iter().map(|part| part.view().len()).sum();
+        Ok((old, (count as f64 * share / read_share).ceil() as usize))
+    }
+
+    /// A share of the earlier examples.
+    fn earlier(
+        &self,
+        model: &Model,
+        share: f64,
+        seed: u64,
+        new: &Input,
+        arguments: &TrainArguments,
+    ) -> anyhow::Result<Vec<Dataset>> {
         if !self.rehearse_from.is_empty() {
             let read = |path: &PathBuf| {
                 let old = input::for_model(path, new, &arguments.read)?;

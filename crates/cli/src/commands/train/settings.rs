@@ -154,11 +154,6 @@ fn named<T: DeserializeOwned>(name: &str) -> Result<T, String> {
 }
 
 impl SettingArguments {
-    /// The seed, if it was given.
-    pub(crate) fn seed(&self) -> Option<u64> {
-        self.seed
-    }
-
     /// Overrides what was given.
     pub(crate) fn apply(&self, config: &mut TrainConfig) -> anyhow::Result<()> {
         fn set<T: Clone>(slot: &mut T, value: &Option<T>) {
