@@ -7,7 +7,7 @@ use toml::Value;
 use crate::support::Folder;
 
 /// A flag, and the settings it changes with their new values.
-const FLAGS: [(&str, &[(&str, &str)]); 45] = [
+const FLAGS: [(&str, &[(&str, &str)]); 46] = [
     ("--sampler lsh-label", &[("sampler", "'lsh-label'")]),
     ("--sampler nce", &[("sampler", "'log-uniform'"), ("loss", "'nce'")]),
     ("--budget 12", &[("budget", "12")]),
