@@ -32,7 +32,7 @@ mod step;
 pub mod tensorboard;
 mod trainer;
 
-pub use config::{AUTO, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
+pub use config::{AUTO, ClassBias, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
 pub use context::StepContext;
 pub use further::{FurtherData, rehearsed};
 pub use keeper::InMemory;
