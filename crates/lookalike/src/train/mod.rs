@@ -19,6 +19,7 @@ mod further;
 mod hidden_step;
 mod input_step;
 mod keeper;
+mod new_classes;
 mod output;
 mod record;
 mod rehearsal;
