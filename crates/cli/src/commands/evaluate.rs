@@ -4,7 +4,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lookalike::artifact;
 use lookalike::collective::Shard;
 use lookalike::data::write::atomically;
 use lookalike::metrics::{MetricOptions, Reliability};
@@ -91,7 +90,7 @@ pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
     if arguments.test == Path::new("-") && ranks::all().size() > 1 {
         return Err(usage("standard input is for one process: start one, or give a file"));
     }
-    let model = artifact::load_on(ranks::all(), &arguments.model)?.model;
+    let model = arguments.search.load(&arguments.model)?;
     let shard = Shard::new(ranks::all(), model.num_classes());
     arguments.machine.install(|| {
         let test = input::for_model(&arguments.test, &model, &arguments.read)?;

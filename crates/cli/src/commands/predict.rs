@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use lookalike::artifact;
 use lookalike::collective::Shard;
 use lookalike::data::Examples;
 use lookalike::model::Model;
@@ -100,7 +99,7 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
     if (arguments.only.is_some() || arguments.input == Path::new("-")) && ranks::all().size() > 1 {
         return Err(usage("--only and standard input are for one process: start one, or give a file"));
     }
-    let model = artifact::load_on(ranks::all(), directory)?.model;
+    let model = arguments.search.load(directory)?;
     let shard = Shard::new(ranks::all(), model.num_classes());
     if ranks::is_first() && arguments.probabilities && model.calibration.is_none() {
         inform!("note: this model's probabilities are not calibrated: they are surer than they should be");
@@ -135,7 +134,12 @@ fn classes_in(path: &Path, model: &Model) -> anyhow::Result<Vec<u32>> {
 /// The names in a file with the numbers of their lines.
 fn names_in(path: &Path) -> anyhow::Result<Vec<(usize, String)>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("--only {}", path.display()))?;
-    Ok((1..).zip(text.lines().map(str::to_owned)).filter(|(_, line)| !line.is_empty()).collect())
+    let lines = (1..).zip(text.lines().map(str::to_owned));
+    let names: Vec<(usize, String)> = lines.filter(|(_, line)| !line.is_empty()).collect();
+    if names.is_empty() {
+        return Err(usage(format!("--only {}: expected the names of classes, found none", path.display())));
+    }
+    Ok(names)
 }
 
 fn answer(

@@ -15,6 +15,7 @@ use std::fs::{self, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use serde::Deserialize;
 
 use super::snapshot::Snapshot;
@@ -250,16 +251,21 @@ pub(super) fn check(snapshot: &Snapshot, expected: &FileEntry) -> Result<(), Mod
     })
 }
 
+/// Bytes that one thread sums up at a time.
+const PIECE: u64 = 1 << 20;
+
 fn measure(file: &fs::File, name: String) -> std::io::Result<FileEntry> {
     let bytes = file.metadata()?.len();
-    let mut hasher = crc32fast::Hasher::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut place = 0;
-    while place < bytes {
-        let part = &mut buffer[..(bytes - place).min(1 << 20) as usize];
-        disk::read_at(file, part, place)?;
+    let sum = |buffer: &mut Vec<u8>, piece: u64| {
+        let part = &mut buffer[..(bytes - piece * PIECE).min(PIECE) as usize];
+        disk::read_at(file, part, piece * PIECE)?;
+        let mut hasher = crc32fast::Hasher::new();
         hasher.update(part);
-        place += part.len() as u64;
-    }
-    Ok(FileEntry { name, bytes, crc32: hasher.finalize() })
+        Ok(hasher)
+    };
+    let pieces = (0..bytes.div_ceil(PIECE)).into_par_iter();
+    let sums = pieces.map_init(|| vec![0; PIECE as usize], sum).collect::<std::io::Result<Vec<_>>>()?;
+    let mut all = crc32fast::Hasher::new();
+    sums.iter().for_each(|sum| all.combine(sum));
+    Ok(FileEntry { name, bytes, crc32: all.finalize() })
 }

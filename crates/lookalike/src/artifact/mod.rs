@@ -271,7 +271,7 @@ impl NeighboursHeader {
 impl SearchHeader {
     fn of(search: &SearchIndex) -> Self {
         let SearchIndex { clusters, effort, recall, .. } = search;
-        let (groups, clusters) = (clusters.groups.bias.len(), clusters.clusters.bias.len());
+        let (groups, clusters) = (clusters.groups.spread.len(), clusters.clusters.spread.len());
         Self { groups, clusters, effort: *effort, recall: *recall }
     }
 }

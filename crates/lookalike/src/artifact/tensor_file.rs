@@ -50,6 +50,12 @@ impl Number for u32 {
         true
     }
 }
+impl Number for i8 {
+    const DTYPE: Dtype = Dtype::I8;
+    fn is_finite(self) -> bool {
+        true
+    }
+}
 impl Number for u16 {
     const DTYPE: Dtype = Dtype::U16;
     fn is_finite(self) -> bool {
@@ -193,22 +199,23 @@ impl<'a> TensorFile<'a> {
         wanted: Range<usize>,
         out: &mut [T],
     ) -> Result<(), ModelError> {
-        let mut place = self.find::<T>(name, &[rows, dim])? + (wanted.start * dim * size_of::<T>()) as u64;
+        let place = self.find::<T>(name, &[rows, dim])? + (wanted.start * dim * size_of::<T>()) as u64;
         if dim == stride {
-            self.fill(place, out)?;
+            self.fill(name, place, out)?;
         } else if dim > 0 {
             let rows_at_once = (PIECE / (dim * size_of::<T>())).max(1);
-            let mut piece = vec![T::zeroed(); rows_at_once * dim];
-            for rows in out.chunks_mut(rows_at_once * stride) {
+            let fill = |piece: &mut Vec<T>, (i, rows): (usize, &mut [T])| {
                 let piece = &mut piece[..rows.len() / stride * dim];
-                self.fill(place, piece)?;
-                place += size_of_val(piece) as u64;
+                self.fill_piece(name, place + (i * rows_at_once * dim * size_of::<T>()) as u64, piece)?;
                 for (row, found) in rows.chunks_exact_mut(stride).zip(piece.chunks_exact(dim)) {
                     row[..dim].copy_from_slice(found);
                 }
-            }
+                Ok::<(), ModelError>(())
+            };
+            let pieces = out.par_chunks_mut(rows_at_once * stride).enumerate();
+            pieces.map_init(|| vec![T::zeroed(); rows_at_once * dim], fill).collect::<Result<(), _>>()?;
         }
-        self.check_finite(name, out)
+        Ok(())
     }
 
     /// Some numbers of a vector of `len`.
@@ -220,8 +227,7 @@ impl<'a> TensorFile<'a> {
     ) -> Result<Vec<T>, ModelError> {
         let place = self.find::<T>(name, &[len])? + (wanted.start * size_of::<T>()) as u64;
         let mut numbers = vec![T::zeroed(); wanted.len()];
-        self.fill(place, &mut numbers)?;
-        self.check_finite(name, &numbers)?;
+        self.fill(name, place, &mut numbers)?;
         Ok(numbers)
     }
 
@@ -236,7 +242,7 @@ impl<'a> TensorFile<'a> {
         let start = self.find::<T>(name, &[rows, columns])?;
         for (row, out) in out.chunks_mut(out_stride.max(1)).take(rows).enumerate() {
             let place = start + ((row * columns + wanted.start) * size_of::<T>()) as u64;
-            self.fill(place, &mut out[..wanted.len()])?;
+            self.fill_piece(name, place, &mut out[..wanted.len()])?;
         }
         Ok(())
     }
@@ -254,27 +260,30 @@ impl<'a> TensorFile<'a> {
     pub(super) fn read_all<T: Number>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, ModelError> {
         let place = self.find::<T>(name, shape)?;
         let mut numbers = vec![T::zeroed(); shape.iter().product()];
-        self.fill(place, &mut numbers)?;
-        self.check_finite(name, &numbers)?;
+        self.fill(name, place, &mut numbers)?;
         Ok(numbers)
     }
 
-    fn fill<T: Number>(&self, place: u64, numbers: &mut [T]) -> Result<(), ModelError> {
-        let read = disk::read_at(self.file, bytemuck::cast_slice_mut(numbers), place);
-        read.map_err(ModelError::io(&self.path))
+    /// Reads the numbers of a tensor that lies there, threads a piece each.
+    fn fill<T: Number>(&self, name: &str, place: u64, numbers: &mut [T]) -> Result<(), ModelError> {
+        let piece = PIECE / size_of::<T>();
+        numbers
+            .par_chunks_mut(piece)
+            .enumerate()
+            .try_for_each(|(i, numbers)| self.fill_piece(name, place + (i * PIECE) as u64, numbers))
     }
 
-    /// What is no number would make every answer none.
-    fn check_finite<T: Number>(&self, name: &str, numbers: &[T]) -> Result<(), ModelError> {
-        if numbers.par_chunks(PIECE).all(|numbers| numbers.iter().all(|&number| number.is_finite())) {
+    /// Reads some numbers of a tensor. What is no number would make every answer none.
+    fn fill_piece<T: Number>(&self, name: &str, place: u64, numbers: &mut [T]) -> Result<(), ModelError> {
+        let read = disk::read_at(self.file, bytemuck::cast_slice_mut(numbers), place);
+        read.map_err(ModelError::io(&self.path))?;
+        // All are looked at, finite or not: so it takes many at once.
+        if numbers.iter().fold(true, |all, &number| all & number.is_finite()) {
             return Ok(());
         }
         let expected = format!("finite numbers in {name}");
-        Err(ModelError::Damaged {
-            path: self.path.clone(),
-            expected,
-            found: "infinite or undefined ones".into(),
-        })
+        let found = "infinite or undefined ones".into();
+        Err(ModelError::Damaged { path: self.path.clone(), expected, found })
     }
 
     /// Where a tensor of this type and shape starts; it lies in the file.

@@ -86,6 +86,8 @@ pub struct RunPlan<'a> {
     pub checkpoint_every: Option<Every>,
     /// Look for numbers that are not finite after every step.
     pub detect_anomaly: bool,
+    /// Whoever runs it measures the model that it ends with: no evaluation at the last step.
+    pub leaves_end: bool,
 }
 
 /// Who is told about a run, and may end it.
@@ -185,7 +187,8 @@ fn run_steps(
         }
         if let Some(validation) = &plan.validation {
             let is_last = trainer.is_done() || out_of_time;
-            if is_last || validation.every.is_due(before, now) {
+            let is_due = if is_last { !plan.leaves_end } else { validation.every.is_due(before, now) };
+            if is_due {
                 evaluate(trainer, validation, keeper, observer)?;
                 if validation.patience.is_some_and(|patience| trainer.state.best.waited >= patience) {
                     break Outcome::NoProgress;

@@ -164,8 +164,9 @@ impl<'a> Trainer<'a> {
         let shape = config.network(examples.num_features, examples.num_classes);
         let shard = Shard::new(collective, examples.num_classes);
         let mut network = Network::random_shard(shape, config.init, config.seed, shard.classes());
-        let bias = config.loss.over_candidates().starting_bias(examples.num_classes);
-        network.output.bias.fill(bias);
+        let frequencies = ClassFrequencies::of(&examples);
+        let biases = config.starting_biases(&frequencies.examples_of_class).skip(shard.classes().start);
+        network.output.bias.iter_mut().zip(biases).for_each(|(bias, start)| *bias = start);
         let state = TrainingState {
             config,
             progress: Progress::default(),
@@ -176,7 +177,7 @@ impl<'a> Trainer<'a> {
             best: BestScore::default(),
             refresh: None,
         };
-        let model = Model::new(network, ClassFrequencies::of(&examples));
+        let model = Model::new(network, frequencies);
         let mut trainer = Self::start(Checkpoint { model, state }, shard, examples, cpu)?;
         trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
         Ok(trainer)
@@ -226,7 +227,7 @@ impl<'a> Trainer<'a> {
         cpu: Cpu,
     ) -> Result<Self, TrainError> {
         let Checkpoint { mut model, mut state } = checkpoint;
-        sharded::check(&shard)?;
+        sharded::check(&state.config, &shard)?;
         sharded::agree(&state, cpu, &shard)?;
         let config = &state.config;
         let output = &model.network.output;

@@ -13,7 +13,8 @@ use lookalike::metrics::Metrics;
 use lookalike::model::Model;
 use lookalike::predict::{Evaluation, Predictor, Search};
 use lookalike::train::{
-    BestScore, Checkpoint, Every, Outcome, RunPlan, TrainConfig, Trainer, Validation, run as run_training,
+    BestScore, Checkpoint, Every, Observer, Outcome, RunPlan, TrainConfig, Trainer, Validation,
+    run as run_training,
 };
 use lookalike_report::human;
 
@@ -121,11 +122,16 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         check_labels(path, valid)?;
     }
     let inputs = (test.as_ref(), valid.as_ref());
-    let (outcome, saved) = train_and_save(arguments, &mut trainer, checkpoints, inputs, &mut times, &say)?;
+    let mut progress = progress(arguments, &trainer)?;
+    let run = (&mut trainer, &mut progress);
+    let (outcome, saved) = train_and_save(arguments, run, checkpoints, inputs, &mut times, &say)?;
     times.enter(Part::Evaluation);
     if let Some(test) = &test
         && let Some(evaluation) = measure_saved(arguments, &trainer, saved, test)?
     {
+        if valid.is_none() {
+            progress.on_evaluation(&trainer, &evaluation, false);
+        }
         crate::commands::evaluate::print(&evaluation, test.unknown_labels_total(), false)?;
     }
     say(times.end());
@@ -316,13 +322,12 @@ enum Saved {
 /// Runs the loop and saves.
 fn train_and_save(
     arguments: &TrainArguments,
-    trainer: &mut Trainer<'_>,
+    (trainer, progress): (&mut Trainer<'_>, &mut RunProgress),
     checkpoints: Option<Checkpoints>,
     (test, valid): (Option<&Input>, Option<&Input>),
     times: &mut Times,
     say: &dyn Fn(String),
 ) -> anyhow::Result<(Outcome, Saved)> {
-    let mut progress = progress(arguments, trainer)?;
     let watched = valid.or(test);
     // What only tells how training goes need not be exact; the end is.
     let most = if valid.is_some() { 0 } else { arguments.eval_examples };
@@ -355,6 +360,8 @@ fn train_and_save(
         time_limit: limit,
         checkpoint_every: checkpoints.as_ref().map(|_| arguments.checkpoint_every),
         detect_anomaly: arguments.detect_anomaly,
+        // The test file is measured once the model is saved, all of it.
+        leaves_end: valid.is_none(),
     };
     let had_sparse_part = trainer.model.sparse.is_some();
     let model = arguments.model.as_ref();
@@ -364,9 +371,9 @@ fn train_and_save(
         if arguments.resume {
             find_best(arguments, trainer, model, valid)?;
         }
-        progress = progress.of_best();
+        progress.tells_best();
     }
-    let result = run_training(trainer, &plan, &mut kept, &mut progress);
+    let result = run_training(trainer, &plan, &mut kept, progress);
     progress.finish();
     let written = kept.checkpoints.as_mut().map_or(Ok(()), Checkpoints::wait);
     let outcome = result?;

@@ -347,6 +347,7 @@ impl ShardedLsh {
                 *slot.counts = Counts {
                     truths: walk.truths.len() as u32,
                     found: walk.own_found as u32,
+                    spared: 0,
                     drawn: (walk.own.len() - walk.own_found) as u32,
                     drawn_log_q,
                 };
