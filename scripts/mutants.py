@@ -84,11 +84,10 @@ class Mutant:
     start: int
     end: int
     instead: bytes
+    # Lines of the function it is in.
+    lines: tuple[int, int] = (0, 0)
     number: int = 0
     outcome: str = ""
-
-    def is_inside(self, file: str, place: int) -> bool:
-        return self.file == file and self.start <= place <= self.end
 
 
 def mutants_of(folder: str) -> list[Mutant]:
@@ -111,7 +110,10 @@ def mutant_of(folder: str, description: dict) -> Mutant:
     start, end = (place(source, span[side]) for side in ("start", "end"))
     replacement = description["replacement"].encode()
     first, last, instead = CHANGES[description["genre"]](source, tree, start, end, replacement)
-    return Mutant(folder, description["file"], description["name"], first, last, instead)
+    # A constant is in no function.
+    around = (description["function"] or description)["span"]
+    lines = around["start"]["line"], around["end"]["line"]
+    return Mutant(folder, description["file"], description["name"], first, last, instead, lines)
 
 
 @functools.cache
@@ -221,26 +223,30 @@ def copy_tree() -> None:
 
 def build(mutants: list[Mutant]) -> list[str]:
     """Writes the mutants into the copy and builds its tests; those that do not compile are left out."""
-    while True:
-        written = write(mutants)
-        errors, tests = cargo("test", "--no-run", "--lib", "--tests")
-        if not errors:
-            return tests
-        guilty = {mutant.number: mutant for file, place in errors for mutant in at(written, file, place)}
+    written = write(mutants)
+    while errors := cargo("check", "--lib")[0]:
+        guilty = {mutant.number: mutant for error in errors for mutant in blamed(written, *error)}
         if not guilty:
             raise SystemExit(f"the copy does not compile, and no mutant is to blame: {errors}")
         for mutant in guilty.values():
             mutant.outcome = "does not compile"
+        written = write(mutants)
+    return cargo("test", "--no-run", "--lib", "--tests")[1]
 
 
-def at(written: list[tuple[Mutant, str, int, int]], file: str, place: int) -> list[Mutant]:
-    inside = [entry for entry in written if entry[1] == file and entry[2] <= place <= entry[3]]
-    shortest = min((end - start for _, _, start, end in inside), default=0)
-    return [mutant for mutant, _, start, end in inside if end - start == shortest]
+def blamed(written: list[tuple[Mutant, int, int]], file: str, place: int, line: int) -> list[Mutant]:
+    """The mutants in whose piece an error is; if it is in none, those that return from its function early."""
+    in_file = [entry for entry in written if entry[0].file == file]
+    inside = [mutant for mutant, start, end in in_file if start <= place <= end]
+    return inside or [
+        mutant
+        for mutant, _, _ in in_file
+        if mutant.start == mutant.end and mutant.lines[0] <= line <= mutant.lines[1]
+    ]
 
 
-def write(mutants: list[Mutant]) -> list[tuple[Mutant, str, int, int]]:
-    """Each mutant with its file and where it, and all it can spoil, is there."""
+def write(mutants: list[Mutant]) -> list[tuple[Mutant, int, int]]:
+    """Each mutant with the place where it now is in its file; lines stay what they were."""
     pieces = collections.defaultdict(lambda: collections.defaultdict(list))
     for mutant in mutants:
         pieces[mutant.file][mutant.start, mutant.end]
@@ -254,7 +260,7 @@ def write(mutants: list[Mutant]) -> list[tuple[Mutant, str, int, int]]:
             text += source[done:start]
             first = len(text)
             text += with_switches(source[start:end], alternatives)
-            written += [(mutant, file, first, len(text)) for mutant in alternatives]
+            written += [(mutant, first, len(text)) for mutant in alternatives]
             done = end
         (COPY / file).write_bytes(text + source[done:])
     library = SOURCE / "lib.rs"
@@ -278,7 +284,7 @@ def with_switches(original: bytes, alternatives: list[Mutant]) -> bytes:
     return b"(" + text + b"{ " + original + b" })" if original and text else text + original
 
 
-def cargo(*arguments: str) -> tuple[list[tuple[str, int]], list[str]]:
+def cargo(*arguments: str) -> tuple[list[tuple[str, int, int]], list[str]]:
     """Where errors are, and the tests that were built."""
     environment = os.environ | {"CARGO_TARGET_DIR": str(ROOT / "target" / "mutants" / "build"), "RUSTFLAGS": "--cap-lints=warn"}
     command = ["cargo", *arguments, "--package", "lookalike", "--profile", "mutants", "--message-format=json"]
@@ -287,7 +293,8 @@ def cargo(*arguments: str) -> tuple[list[tuple[str, int]], list[str]]:
     for line in filter(lambda line: line.startswith("{"), done.stdout.splitlines()):
         message = json.loads(line)
         if message["reason"] == "compiler-message" and message["message"]["level"] == "error":
-            errors += [(span["file_name"], span["byte_start"]) for span in message["message"]["spans"] if span["is_primary"]]
+            spans = [span for span in message["message"]["spans"] if span["is_primary"]]
+            errors += [(span["file_name"], span["byte_start"], span["line_start"]) for span in spans]
         if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
             tests.append(message["executable"])
     if done.returncode and not errors:

@@ -16,12 +16,12 @@ REHASH = 0.14 * 2 / (670_091 * 50)  # a class and table
 VECTORS = 3 * 4
 
 
-def wire(ranks, batch, width, tables, sampled):
+def wire(ranks, batch, width, tables, sampled, near):
     """Bytes that a rank sends in a step of LSH Embedding with selection, and exchanges."""
     reduced = 2 * (ranks - 1) / ranks
-    sums = 4 * batch * width + 12 * batch + 8 * batch * tables + 4 * batch + 8 * batch
+    sums = 4 * batch * width + 12 * batch + 8 * batch * tables + 4 * batch + 8 * batch + 4 * batch * near
     gathered = (8 * batch + 4 * batch * sampled + 16) * (ranks - 1)
-    return sums * reduced + gathered, 15
+    return sums * reduced + gathered, 15 + 2 * (near > 0)
 
 
 def main():
@@ -31,6 +31,8 @@ def main():
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--candidates", type=int, default=1000)
     parser.add_argument("--sampled", type=int, default=17, help="sampled scores an example that ranks tell")
+    parser.add_argument("--features", type=int, default=1_000_000, help="rows of the input layer, on every rank")
+    parser.add_argument("--near", type=int, default=0, help="sparse scores an example: 52 with sparse weights")
     parser.add_argument("--latency-us", type=float, default=20.0, help="of a message, software included")
     given = parser.parse_args()
     print("| classes | machines | memory each | compute | sent a step | wire, 25 / 100 Gbit/s | refresh |")
@@ -38,10 +40,13 @@ def main():
     for classes in (10**7, 10**8, 10**9):
         tables = min(max(2**26 // classes, 64), 400)
         for ranks in (8, 64, 512):
-            memory = classes * (VECTORS * given.width + 4 * tables) / ranks
+            sharded = classes * (VECTORS * given.width + 4 * tables) / ranks
+            memory = sharded + given.features * VECTORS * given.width
             pairs = given.batch * given.candidates * PAIR / (ranks * given.cores)
             compute = pairs + given.batch * EXAMPLE / given.cores
-            sent, exchanges = wire(ranks, given.batch, given.width, tables, given.sampled)
+            sent, exchanges = wire(
+                ranks, given.batch, given.width, tables, given.sampled, given.near
+            )
             latency = exchanges * given.latency_us * 1e-6 * (ranks - 1).bit_length()
             times = [1000 * (latency + 8 * sent / (gbits * 1e9)) for gbits in (25, 100)]
             refresh = classes * tables * REHASH / (ranks * given.cores)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains on a stream in parts, with new classes in each, and on all of it at once.
 
-    scripts/stream.py DATA... [--rehearse 0.15] [--epochs E] [--examples N] [--seed 1] [--page]
+    scripts/stream.py DATA... [--flags "--epochs 2 --rehearse 0.35"] [--validate] [--examples N] [--seed 1] [--page]
 
 DATA is a folder with train.txt and test.txt in the Extreme Classification format.
 Each class has a part in which it arrives; seven in ten of its examples come with it,
@@ -14,7 +14,8 @@ train --from`, the earlier examples rehearsed from what the model keeps of them 
 keeps none, from the files of the parts before. Against it: one training on all parts.
 Measured on the test file: P@1 of the examples whose labels were all there before the
 last part (old), and of those with a label that came with it (new). Times are those of
-training alone, as the models record them; look at their ratio.
+training alone, as the models record them; look at their ratio. Flags are chosen with
+--validate: a tenth of the training examples then takes the place of the test file.
 
 Everything is in target/stream/DATA; --page puts the tables into docs/incremental.md.
 """
@@ -51,8 +52,8 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data", type=pathlib.Path, nargs="+", help="folders with train.txt and test.txt")
-    parser.add_argument("--rehearse", type=float, default=0.15, help="share of the earlier examples that is rehearsed")
-    parser.add_argument("--epochs", type=int, help="of each further part; the first and the whole have the defaults")
+    parser.add_argument("--flags", default="", help="of each further part; the first and the whole have the defaults")
+    parser.add_argument("--validate", action="store_true", help="test on training examples that are left out")
     parser.add_argument("--examples", type=int, help="take so many training examples at random")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -74,7 +75,11 @@ def read(path: pathlib.Path) -> list[tuple[list[int], list[tuple[int, str]]]]:
 def split(data: pathlib.Path, folder: pathlib.Path, options: argparse.Namespace):
     """Writes the parts and the test files; gives their paths and how many classes each brings."""
     chance = random.Random(options.seed)
-    train = [row for row in read(data / "train.txt") if row[0]]
+    train, test = read(data / "train.txt"), [] if options.validate else read(data / "test.txt")
+    if options.validate:
+        chance.shuffle(train)
+        test, train = train[: len(train) // 10], train[len(train) // 10 :]
+    train = [row for row in train if row[0]]
     if options.examples:
         train = chance.sample(train, min(options.examples, len(train)))
     arrival: dict[int, int] = {}
@@ -102,7 +107,7 @@ def split(data: pathlib.Path, folder: pathlib.Path, options: argparse.Namespace)
         sizes.append((len(examples), len(classes) - before, before))
     everything = [row for examples in rows for row in examples]
     write(folder / "all.txt", everything, classes, columns)
-    test = [row for row in read(data / "test.txt") if row[0] and all(label in classes for label in row[0])]
+    test = [row for row in test if row[0] and all(label in classes for label in row[0])]
     last = sizes[-1][2]
     is_new = [any(classes[label] >= last for label in labels) for labels, _ in test]
     write(folder / "new.txt", [row for row, new in zip(test, is_new) if new], classes, columns)
@@ -125,23 +130,21 @@ def lookalike(*words: object) -> str:
 
 def train_part(folder: pathlib.Path, parts: list[pathlib.Path], part: int, options: argparse.Namespace) -> dict:
     model, before = folder / f"model{part + 1}", folder / f"model{part}"
-    common = ["--model", model, "--threads", options.threads, "--seed", options.seed, "--quiet", "--without-training-state"]
+    common = ["--model", model, "--overwrite", "--threads", options.threads, "--seed", options.seed, "--quiet"]
     if part == 0:
         lookalike("train", parts[0], *common)
         return figures(folder, model, measures=False)
-    words = ["--from", before, "--rehearse", options.rehearse]
+    words = ["--from", before, *options.flags.split()]
     if "neighbours" not in described(before):
         for earlier in parts[:part]:
             words += ["--rehearse-from", earlier]
-    if options.epochs:
-        words += ["--epochs", options.epochs]
     lookalike("train", parts[part], *words, *common)
     return figures(folder, model, measures=part == len(parts) - 1)
 
 
 def train_whole(folder: pathlib.Path, parts: list[pathlib.Path], options: argparse.Namespace) -> dict:
     model = folder / "model-whole"
-    common = ["--threads", options.threads, "--seed", options.seed, "--quiet", "--without-training-state"]
+    common = ["--overwrite", "--threads", options.threads, "--seed", options.seed, "--quiet"]
     lookalike("train", folder / "all.txt", "--model", model, *common)
     return figures(folder, model, measures=True)
 
@@ -174,7 +177,7 @@ def table(sizes: list[tuple[int, int]], stream: list[dict], whole: dict) -> str:
 def foot(data: pathlib.Path, stream: list[dict], whole: dict, options: argparse.Namespace) -> str:
     lost = whole["old"] - stream[-1]["old"]
     ratio = stream[-1]["seconds"] / whole["seconds"]
-    flags = f"--rehearse {options.rehearse}" + (f" --epochs {options.epochs}" if options.epochs else "")
+    flags = f'--flags "{options.flags}"' + (" --validate" if options.validate else "")
     flags += f" --examples {options.examples}" if options.examples else ""
     return (
         f"Old classes {'lose' if lost >= 0 else 'gain'} {abs(lost):.1f} points; the last part takes {ratio:.2f} of the time. "

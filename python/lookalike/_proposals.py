@@ -122,10 +122,15 @@ class Proposer:
         self._is_due = False
         self._rows_since_refresh = 0
 
+    def _labels(self, targets: Ids) -> tuple[Ids, NDArray[np.int32], int]:
+        """The targets as lists of labels; a target below 0 is none."""
+        is_label = targets >= 0
+        offsets = np.concatenate([[0], np.cumsum(is_label)]).astype(np.int64)
+        return offsets, targets[is_label].astype(np.int32), len(self._class_counts)
+
     def by_example(self, iteration: int, inputs: Numbers, targets: Ids, class_vectors: Numbers) -> ByExample:
         """Candidates of each example."""
-        offsets = np.arange(len(targets) + 1, dtype=np.int64)
-        labels = (offsets, targets.astype(np.int32), len(self._class_counts))
+        labels = self._labels(targets)
         classes, places, counts, drawn_log_q = self._sampler.propose(
             iteration, inputs, labels, class_vectors, self._threads
         )
@@ -141,8 +146,8 @@ class Proposer:
         return ByExample(classes, places, is_candidate, log_q)
 
     def by_batch(self, iteration: int, inputs: Numbers, targets: Ids, class_vectors: Numbers) -> ByBatch:
-        """Negatives for all examples together."""
-        own = np.unique(targets)
+        """Negatives for all examples together; those with a target below 0 have none here."""
+        own = np.unique(targets[targets >= 0])
         if not self.uses_tables:
             return self._drawn(iteration, own, class_vectors)
         proposal = self._found_and_drawn(iteration, inputs, targets, own, class_vectors)
@@ -181,8 +186,7 @@ class Proposer:
 
     def _found(self, iteration: int, inputs: Numbers, targets: Ids, class_vectors: Numbers) -> Ids:
         """What the tables hold for any of the examples."""
-        offsets = np.arange(len(targets) + 1, dtype=np.int64)
-        labels = (offsets, targets.astype(np.int32), len(self._class_counts))
+        labels = self._labels(targets)
         classes, places, counts, _ = self._sampler.propose(
             iteration, inputs, labels, class_vectors, self._threads
         )

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from lookalike._group import UNSCORED, ClassGroup
 from lookalike._proposals import ByBatch, ByExample, Proposer
 from lookalike._settings import training_settings
 
@@ -93,6 +94,16 @@ class SampledSoftmaxLoss(nn.Module):
         Draws hash functions and negatives.
     threads
         Threads to propose negatives with; `None` for all cores.
+    process_group
+        Shares the classes among the ranks of a `torch.distributed` group (gloo, on
+        CPUs): each holds a range of them with their hash tables, and `weight` and
+        `bias` are those of this range (`classes`). Ranks bring batches of their own,
+        of equal size, and get the loss of their own examples against the classes of
+        all; negatives are found on every rank, `budget` divided by the ranks on each.
+        Gradients of `weight` and `bias` are means over ranks, as those that
+        `DistributedDataParallel` makes of the layers below. All ranks call the same
+        methods in the same order. Examples of a batch share their negatives; `top-k`
+        is for one process.
 
     Examples
     --------
@@ -125,33 +136,46 @@ class SampledSoftmaxLoss(nn.Module):
         settings: Mapping[str, Any] | None = None,
         seed: int = 1,
         threads: int | None = None,
+        process_group: Any = None,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         if num_classes < 2 or dim < 1:
             raise ValueError(f"num_classes={num_classes} and dim={dim}: needs 2 classes and 1 dimension")
+        self._group = None if process_group is None else ClassGroup(process_group, num_classes)
+        if self._group is not None and (not shared or sampler == "top-k"):
+            raise ValueError("over a process_group examples share their negatives, and top-k is not there")
         self.num_classes = num_classes
         self.dim = dim
         self.shared = shared
         self._threads = threads
+        if self._group is not None and budget is not None:
+            budget = -(-budget // self._group.size)
         given = {"sampler": sampler, "budget": budget, "log-q": log_q, "seed": seed}
         self._settings = training_settings(None, settings, given)
-        self._class_counts = _counts(class_counts, num_classes)
+        counts = _counts(class_counts, num_classes)
+        self._mean_count = float((counts + 1.0).mean())
+        self._class_counts = np.ascontiguousarray(counts[self.classes.start : self.classes.stop])
         self.iteration = 0
-        self.weight = nn.Parameter(torch.empty(num_classes, dim, device=device, dtype=dtype))
+        rows = len(self.classes)
+        self.weight = nn.Parameter(torch.empty(rows, dim, device=device, dtype=dtype))
         # A column, because a row a class is what sparse gradients are made of.
-        self.bias = nn.Parameter(torch.zeros(num_classes, 1, device=device, dtype=dtype)) if bias else None
+        self.bias = nn.Parameter(torch.zeros(rows, 1, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
         self._make_proposer()
 
     def reset_parameters(self) -> None:
         """Draws class vectors of about unit length; biases are as at the start."""
-        nn.init.normal_(self.weight, std=self.dim**-0.5)
+        # Ranks that start alike are not to have the same vectors.
+        with torch.random.fork_rng(devices=[], enabled=self._group is not None):
+            if self._group is not None:
+                torch.manual_seed(torch.initial_seed() + self._group.rank)
+            nn.init.normal_(self.weight, std=self.dim**-0.5)
         if self.bias is not None:
             counts = self._class_counts + 1.0
             with torch.no_grad():
-                self.bias.copy_(torch.from_numpy(np.log(counts / counts.mean())).unsqueeze(1))
+                self.bias.copy_(torch.from_numpy(np.log(counts / self._mean_count)).unsqueeze(1))
 
     def _make_proposer(self) -> None:
         self._snapshot: NDArray[np.float32] | None = None
@@ -160,6 +184,12 @@ class SampledSoftmaxLoss(nn.Module):
             self._proposer = Proposer(
                 self._settings, self.dim, self._class_counts, self.shared, self._threads
             )
+
+    @property
+    def classes(self) -> range:
+        """The classes that are here: all, or this rank's."""
+        group = self._group
+        return range(self.num_classes) if group is None else range(group.first, group.end)
 
     @property
     def sampler(self) -> str:
@@ -172,14 +202,17 @@ class SampledSoftmaxLoss(nn.Module):
         if self._proposer is not None:
             return self._proposer.budget
         wanted = self._settings["budget"]
-        return min(self.num_classes - 1, 100 if wanted is None else int(wanted))
+        return min(len(self.classes) - 1, 100 if wanted is None else int(wanted))
 
     # The loss
 
     def forward(self, input: Tensor, target: Tensor) -> SampledSoftmaxOutput:
         """The loss of a batch: `input` has a row an example, `target` its class."""
         self._check(input, target)
-        if not self.training:
+        if self._group is not None:
+            output = self._over_group(self._group, input, target)
+            self.iteration += int(self.training)
+        elif not self.training:
             output = self._exact(input, target)
         elif self.sampler == "full":
             output = self.log_prob(input).gather(1, target.unsqueeze(1)).squeeze(1)
@@ -213,6 +246,60 @@ class SampledSoftmaxLoss(nn.Module):
             input,
             *self._tensors(self._proposer.by_example(self.iteration, inputs, targets, self._vectors())),
         )
+
+    def _over_group(self, group: ClassGroup, input: Tensor, target: Tensor) -> Tensor:
+        """Each rank scores the examples of all against its own classes."""
+        group.check_batch(len(input))
+        inputs, targets = group.gathered(input), group.gather(target)
+        is_own = targets.ge(group.first).logical_and(targets.lt(group.end))
+        own = targets.sub(group.first).masked_fill(~is_own, -1)
+        if self.training and self._proposer is not None:
+            scores, truths = self._group_sampled(group, self._proposer, inputs, own, is_own)
+        else:
+            scores, truths = self._group_exact(group, inputs, own, is_own)
+        return group.joined(scores, truths, is_own)
+
+    def _group_sampled(
+        self, group: ClassGroup, proposer: Proposer, inputs: Tensor, own: Tensor, is_own: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        vectors = np.ascontiguousarray(inputs.detach().cpu().float().numpy())
+        targets = own.cpu().numpy().astype(np.int64)
+        if proposer.prepare(self.iteration, len(targets)):
+            self.refresh()
+        proposal = proposer.by_batch(self.iteration, vectors, targets, self._vectors())
+        if len(proposal.classes) == 0:
+            # The gradient of the others' scores still comes by here.
+            nothing = inputs.mul(0).sum(dim=1)
+            return nothing + UNSCORED, nothing
+        places = torch.from_numpy(np.searchsorted(proposal.classes, np.maximum(targets, 0)))
+        places = places.clamp(max=len(proposal.classes) - 1).to(inputs.device).unsqueeze(1)
+        classes, is_negative, log_q = self._tensors(proposal)
+        scores = inputs @ group.averaged(_Rows.apply(self.weight, classes)).T
+        if self.bias is not None:
+            scores = scores + group.averaged(_Rows.apply(self.bias, classes)).T
+        if log_q is not None:
+            scores = scores - log_q
+        is_candidate = is_negative.repeat(len(inputs), 1).scatter(1, places, is_own.unsqueeze(1))
+        # Where the target is elsewhere, what stands at `places` is a negative or nothing.
+        is_candidate |= is_negative & ~is_own.unsqueeze(1)
+        truths = scores.gather(1, places).squeeze(1) * is_own
+        return scores.masked_fill(~is_candidate, UNSCORED).logsumexp(dim=1), truths
+
+    def _group_exact(
+        self, group: ClassGroup, inputs: Tensor, own: Tensor, is_own: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        total = torch.full(inputs.shape[:1], -torch.inf, dtype=inputs.dtype, device=inputs.device)
+        weight = group.averaged(self.weight)
+        bias = None if self.bias is None else group.averaged(self.bias)
+        for start, stop in self._chunks(len(inputs)):
+            of_chunk = None if bias is None else bias[start:stop, 0]
+            scores = functional.linear(inputs, weight[start:stop], of_chunk)
+            total = torch.logaddexp(total, scores.logsumexp(dim=1))
+        rows = own.clamp(min=0)
+        truths = (inputs * weight[rows]).sum(dim=1)
+        if bias is not None:
+            truths = truths + bias[rows, 0]
+        return total, truths * is_own
 
     def _tensors(self, proposal: ByBatch | ByExample) -> Iterator[Any]:
         for array in proposal:
@@ -292,7 +379,7 @@ class SampledSoftmaxLoss(nn.Module):
         if self._snapshot is None:
             # Never read by samplers without tables, so never filled by the system.
             uses_tables = self._proposer is not None and self._proposer.uses_tables
-            shape = (self.num_classes, self.dim)
+            shape = (len(self.classes), self.dim)
             self._snapshot = self._copied() if uses_tables else np.zeros(shape, np.float32)
         return self._snapshot
 
@@ -304,11 +391,13 @@ class SampledSoftmaxLoss(nn.Module):
 
     def _chunks(self, examples: int) -> list[tuple[int, int]]:
         size = max(_CHUNK_ELEMENTS // max(examples, 1), 1024)
-        starts = range(0, self.num_classes, size)
-        return [(start, min(start + size, self.num_classes)) for start in starts]
+        rows = len(self.classes)
+        return [(start, min(start + size, rows)) for start in range(0, rows, size)]
 
     def log_prob(self, input: Tensor) -> Tensor:
         """Log-probabilities of all classes, examples × classes."""
+        if self._group is not None:
+            raise ValueError("no rank has the scores of all classes; ask for `topk`")
         return functional.log_softmax(self._all_scores(input), dim=1)
 
     @torch.no_grad()
@@ -316,6 +405,9 @@ class SampledSoftmaxLoss(nn.Module):
         """Scores and numbers of the best `k` classes of each example, best first."""
         if not 1 <= k <= self.num_classes:
             raise ValueError(f"k is {k}, but must be from 1 to {self.num_classes}")
+        if self._group is not None:
+            self._group.check_batch(len(input))
+            input = self._group.gather(input)
         best_scores = input.new_empty(len(input), 0)
         best = torch.empty(len(input), 0, dtype=torch.long, device=input.device)
         for start, stop in self._chunks(len(input)):
@@ -324,6 +416,8 @@ class SampledSoftmaxLoss(nn.Module):
             best = torch.cat([best, classes + start], dim=1)
             best_scores, kept = best_scores.topk(min(k, best_scores.shape[1]), dim=1)
             best = best.gather(1, kept)
+        if self._group is not None:
+            return self._group.best(best_scores, best.add(self._group.first), k)
         return best_scores, best
 
     def predict(self, input: Tensor) -> Tensor:

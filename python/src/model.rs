@@ -431,6 +431,7 @@ type NamedSearch = (String, Option<usize>);
 fn search_of(search: Option<NamedSearch>) -> PyResult<Search> {
     match search.as_ref().map(|(name, effort)| (name.as_str(), *effort)) {
         None | Some(("exact", _)) => Ok(Search::Exact),
+        Some(("fast", Some(0))) => Err(error::value("effort is 0, but must be at least 1")),
         Some(("fast", effort)) => Ok(Search::Fast { effort }),
         Some((other, _)) => {
             Err(error::value(format!("search is {other:?}, but must be \"exact\" or \"fast\"")))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import copy
 import math
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -203,3 +206,89 @@ def test_a_step_touches_only_its_candidates():
         gradient = head.weight.grad.coalesce()
         assert gradient.indices().shape[1] <= rows
         assert set(target.tolist()) <= set(gradient.indices()[0].tolist())
+
+
+# What each rank of a group runs: argv is the rank, the number of ranks and a folder.
+RANK = """
+import pathlib, sys, torch, torch.distributed as dist
+from lookalike.torch import SampledSoftmaxLoss
+torch.set_num_threads(1)
+rank, size, folder = int(sys.argv[1]), int(sys.argv[2]), pathlib.Path(sys.argv[3])
+dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=size)
+results = {}
+
+def own(rows):
+    count = len(rows) // size
+    return rows[rank * count : (rank + 1) * count]
+
+# A budget of all classes: the loss and gradients of full softmax.
+given = torch.load(folder / "given.pt")
+for sampler in ["mixed", "log-uniform", "uniform", "full"]:
+    for training in [True, False]:
+        everybody, counts = dist.group.WORLD, range(1, 42)
+        head = SampledSoftmaxLoss(41, 12, sampler, 82, class_counts=counts, process_group=everybody)
+        head.train(training)
+        with torch.no_grad():
+            head.weight.copy_(given["weight"][head.classes.start : head.classes.stop])
+        hidden = own(given["hidden"]).clone().requires_grad_()
+        result = head(hidden, own(given["target"]))
+        result.loss.backward()
+        dense = [p.grad.to_dense() if p.grad.is_sparse else p.grad for p in (head.weight, head.bias, hidden)]
+        results[sampler, training] = [result.output.detach(), *dense]
+        best = head.topk(hidden.detach(), 7)
+        results[sampler, training].extend(best)
+
+# Adaptive negatives on each rank.
+for sampler in ["mixed", "lsh-embedding", "lsh-label"]:
+    torch.manual_seed(1)
+    centres = torch.randn(301, 16)
+    head = SampledSoftmaxLoss(301, 16, sampler, 60, process_group=dist.group.WORLD)
+    optimizer = torch.optim.SparseAdam(list(head.parameters()), lr=0.05)
+    chance = torch.Generator().manual_seed(rank)
+    for _ in range(150):
+        target = torch.randint(301, (64,), generator=chance)
+        optimizer.zero_grad()
+        head(centres[target], target).loss.backward()
+        assert head.weight.grad.is_sparse
+        optimizer.step()
+    head.eval()
+    asked = torch.arange(300)
+    results["learnt", sampler] = (head.predict(centres[own(asked)]) == own(asked)).float().mean()
+
+try:
+    head(centres[: 3 + rank], torch.zeros(3 + rank, dtype=torch.long))
+except ValueError as error:
+    results["refused"] = str(error)
+torch.save(results, folder / f"rank-{rank}.pt")
+"""
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="this PyTorch has no torch.distributed")
+def test_classes_are_shared_by_the_ranks_of_a_group(tmp_path):
+    hidden, target = batch(examples=16, classes=41)
+    whole = SampledSoftmaxLoss(41, 12, "full", class_counts=range(1, 42))
+    given = {"weight": whole.weight.detach(), "hidden": hidden.detach(), "target": target}
+    torch.save(given, tmp_path / "given.pt")
+    size = 2
+    command = [sys.executable, "-c", RANK]
+    ranks = [subprocess.Popen([*command, str(rank), str(size), str(tmp_path)]) for rank in range(size)]
+    assert [rank.wait(timeout=300) for rank in ranks] == [0] * size
+    found = [torch.load(pathlib.Path(tmp_path) / f"rank-{rank}.pt") for rank in range(size)]
+    whole(hidden, target).loss.backward()
+    expected = [whole.log_prob(hidden).gather(1, target.unsqueeze(1)).squeeze(1).detach()]
+    expected += [whole.weight.grad, whole.bias.grad, hidden.grad]
+    samplers = ["mixed", "log-uniform", "uniform", "full"]
+    for key in [(sampler, training) for sampler in samplers for training in [True, False]]:
+        of_ranks = [results[key] for results in found]
+        joined = [torch.cat(parts) for parts in zip(*of_ranks, strict=True)]
+        # The examples of a rank are half of the batch, and their gradients are those of a mean.
+        joined[3] = joined[3] / size
+        for got, want in zip(joined[:4], expected, strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6)
+        scores, classes = whole.topk(hidden.detach(), 7)
+        torch.testing.assert_close(joined[4], scores)
+        assert torch.equal(joined[5], classes)
+    for results in found:
+        assert "[3, 4]" in results["refused"]
+        for sampler in ["mixed", "lsh-embedding", "lsh-label"]:
+            assert results["learnt", sampler] > 0.9, (sampler, results["learnt", sampler])

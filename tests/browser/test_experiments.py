@@ -1,6 +1,5 @@
 """The reports of compare, sweep and adapt in a real browser, made by the program itself on small data."""
 
-import pathlib
 import subprocess
 
 import pytest
@@ -8,19 +7,12 @@ from selenium.webdriver.common.by import By
 
 from chromium import chromium
 
-ROOT = pathlib.Path(__file__).parents[2]
 SETTINGS = "--epochs 2 --hidden 16 --batch 100 --budget 20 --quiet"
 REPORTS = {
     "compare": ("compare data --methods full,lsh-embedding,uniform --seeds 2", 5, 3),
     "sweep": ("sweep data --vary budget=10,20 --vary tables=5,10 --methods lsh-embedding,lsh-label", 4, 4),
     "adapt": ("adapt data --inputs 8 --draws 20", 4, 8),
 }
-
-
-@pytest.fixture(scope="session")
-def program():
-    subprocess.run(["cargo", "build", "--quiet", "--release", "-p", "lookalike-cli"], cwd=ROOT, check=True)
-    return ROOT / "target" / "release" / "lookalike"
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """The report in a real browser: what a reader sees, presses and sorts. See README.md."""
 
-import pathlib
 import subprocess
 
 import pytest
@@ -10,18 +9,13 @@ from selenium.webdriver.common.keys import Keys
 
 from chromium import chromium
 
-ROOT = pathlib.Path(__file__).parents[2]
 METHODS = 7
 
 
 @pytest.fixture(scope="session")
-def page(tmp_path_factory):
+def page(programs, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "sample.html"
-    # The whole workspace, so that what the Rust tests have built is used again.
-    build = ["cargo", "build", "--quiet", "--release", "--workspace", "--example", "sample_page"]
-    subprocess.run(build, cwd=ROOT, check=True)
-    program = ROOT / "target/release/examples/sample_page"
-    subprocess.run([program, path], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([programs / "examples" / "sample_page", path], check=True, stdout=subprocess.DEVNULL)
     return path
 
 

@@ -3,7 +3,7 @@
 import subprocess
 
 from selenium.webdriver.common.by import By
-from test_experiments import data, opened, program  # noqa: F401
+from test_experiments import data, opened  # noqa: F401
 
 
 def test_the_reliability_chart_is_drawn(program, data, opened):  # noqa: F811

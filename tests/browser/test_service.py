@@ -1,6 +1,5 @@
 """The page of `lookalike serve` in a real browser: type, see, walk by keyboard, meet errors."""
 
-import os
 import pathlib
 import subprocess
 
@@ -35,16 +34,6 @@ class Service:
     def end(self):
         self.process.terminate()
         assert self.process.wait(timeout=60) == 0
-
-
-@pytest.fixture(scope="session")
-def program():
-    if built := os.environ.get("LOOKALIKE_BIN"):
-        return built
-    # The whole workspace and an example, so that what the Rust tests have built is used again.
-    build = ["cargo", "build", "--quiet", "--release", "--workspace", "--bins", "--example", "sample_page"]
-    subprocess.run(build, cwd=ROOT, check=True)
-    return ROOT / "target" / "release" / "lookalike"
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,5 @@
 """The service does what its OpenAPI document says. See README.md."""
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -10,16 +9,6 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 MODELS = ROOT / "crates/lookalike/tests/fixtures/models"
 TOKEN = "t0ken"
-
-
-@pytest.fixture(scope="session")
-def program():
-    if built := os.environ.get("LOOKALIKE_BIN"):
-        return built
-    # The whole workspace and an example, so that what the Rust tests have built is used again.
-    build = ["cargo", "build", "--quiet", "--release", "--workspace", "--bins", "--example", "sample_page"]
-    subprocess.run(build, cwd=ROOT, check=True)
-    return ROOT / "target" / "release" / "lookalike"
 
 
 @pytest.fixture(params=["v4-text", "v4-plain"])

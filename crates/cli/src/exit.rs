@@ -17,7 +17,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 /// A mistake in the program.
 #[cfg(feature = "mpi")]
 pub(crate) const PANICKED: u8 = 101;
-const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 const BAD_INPUT: u8 = 2;
 
 /// Bad usage that only a command can notice.

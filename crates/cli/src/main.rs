@@ -21,8 +21,7 @@ use clap::Parser;
 
 fn main() -> ExitCode {
     let cli = arguments::Cli::parse();
-    let is_train = matches!(cli.command, arguments::Command::Train(_));
-    let session = match ranks::join(is_train) {
+    let session = match ranks::join(&cli.command) {
         Ok(session) => session,
         Err(error) => return ExitCode::from(exit::report(&error)),
     };

@@ -125,10 +125,9 @@ impl RunProgress {
         Ok(self)
     }
 
-    /// Of a run that keeps its best model.
-    pub(crate) fn of_best(mut self) -> Self {
+    /// From here on it says which evaluations are the best: the run keeps its best model.
+    pub(crate) fn tells_best(&mut self) {
         self.tells_best = true;
-        self
     }
 
     /// What went over the wire, if there are other ranks.

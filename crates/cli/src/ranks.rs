@@ -9,10 +9,14 @@ use std::time::Duration;
 
 use lookalike::collective::{Alone, Collective};
 
+use crate::arguments::Command;
 use crate::exit::{self, usage};
 
 /// How long a rank with an error waits for the first one, which may have the same.
 const FIRST_SPEAKS: Duration = Duration::from_secs(1);
+
+/// Seconds after which a rank that says nothing is lost, where nothing else is said.
+pub(crate) const DEFAULT_SILENCE: u64 = 120;
 
 static RANKS: OnceLock<Arc<dyn Collective>> = OnceLock::new();
 
@@ -52,19 +56,25 @@ pub(crate) struct Session {
     mpi: Option<lookalike_mpi::Session>,
 }
 
-/// Joins the other ranks, if there are any.
-pub(crate) fn join(is_train: bool) -> anyhow::Result<Session> {
+/// Joins the other ranks, if there are any, for a command that shares its work among them.
+pub(crate) fn join(command: &Command) -> anyhow::Result<Session> {
     let others = launched().filter(|&size| size > 1);
-    if let (Some(size), false) = (others, is_train) {
+    let silence_max = match command {
+        Command::Train(arguments) => arguments.rank_timeout,
+        _ => DEFAULT_SILENCE,
+    };
+    let is_shared = matches!(command, Command::Train(_) | Command::Evaluate(_) | Command::Predict(_));
+    if let (Some(size), false) = (others, is_shared) {
         return Err(usage(format!(
-            "{size} processes were started, and only `lookalike train` shares its work among several: start one"
+            "{size} processes were started, and only `train`, `evaluate` and `predict` share their work among \
+             several: start one"
         )));
     }
-    start(others)
+    start(others, Duration::from_secs(silence_max))
 }
 
 #[cfg(not(feature = "mpi"))]
-fn start(others: Option<usize>) -> anyhow::Result<Session> {
+fn start(others: Option<usize>, _: Duration) -> anyhow::Result<Session> {
     match others {
         None => Ok(Session {}),
         Some(size) => Err(usage(format!(
@@ -75,11 +85,11 @@ fn start(others: Option<usize>) -> anyhow::Result<Session> {
 }
 
 #[cfg(feature = "mpi")]
-fn start(others: Option<usize>) -> anyhow::Result<Session> {
+fn start(others: Option<usize>, silence_max: Duration) -> anyhow::Result<Session> {
     if others.is_none() {
         return Ok(Session { mpi: None });
     }
-    let mpi = lookalike_mpi::Session::start()?;
+    let mpi = lookalike_mpi::Session::start(silence_max, end_without)?;
     let _ = RANKS.set(mpi.collective());
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -87,6 +97,23 @@ fn start(others: Option<usize>) -> anyhow::Result<Session> {
         lookalike_mpi::Session::abort(exit::PANICKED);
     }));
     Ok(Session { mpi: Some(mpi) })
+}
+
+/// Ends all ranks because some are lost.
+#[cfg(feature = "mpi")]
+fn end_without(lost: &[usize], silence: Duration, is_speaker: bool) {
+    if is_speaker {
+        let (ranks, verb) = match lost {
+            [one] => (format!("rank {one}"), "is"),
+            many => (format!("ranks {many:?}"), "are"),
+        };
+        crate::output::inform!(
+            "error: nothing was heard of {ranks} for {} seconds (--rank-timeout): {ranks} {verb} stopped, or the \
+             machine or network is gone; all ranks end, and the last checkpoint is as it was",
+            silence.as_secs()
+        );
+    }
+    lookalike_mpi::Session::abort(exit::FAILED);
 }
 
 impl Session {

@@ -3,7 +3,8 @@
 #![cfg(feature = "mpi")]
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use lookalike::random::{Stream, below, mix};
 use tempfile::TempDir;
@@ -129,22 +130,112 @@ fn ranks_that_would_not_do_the_same_are_named() {
     }
 }
 
+/// What `train` does where nothing is said: sparse weights and nearest examples too.
 #[test]
-fn a_rank_that_is_killed_ends_all() {
+fn the_defaults_train_on_ranks() {
     let folder = folder();
-    let forever = format!("{PROGRAM} {} --quiet", TRAIN.replace("--epochs 2", "--epochs 1000000"));
-    let killed = format!("timeout --signal KILL 5 {forever}");
-    let output = together(folder.path(), &[&forever, &killed]);
-    assert!(!output.status.success());
-    assert!(!errors(&output).is_empty());
+    let folder = folder.path();
+    let line = "train train.txt --epochs 3 --overwrite";
+    let one = alone(folder, &format!("{line} --model one"));
+    assert!(one.status.success(), "{}", errors(&one));
+    for ranks in [2, 4] {
+        let rank = format!("{PROGRAM} {line} --model many");
+        let all = together(folder, &vec![&*rank; ranks]);
+        assert!(all.status.success(), "{}", errors(&all));
+        assert!(errors(&all).contains("on held-out examples"), "{}", errors(&all));
+        assert!(errors(&all).contains("calibrated on"), "{}", errors(&all));
+        assert!((p_at_1(folder, "one") - p_at_1(folder, "many")).abs() < 0.3);
+        for command in ["inspect many", "predict many train.txt --probabilities"] {
+            let output = alone(folder, command);
+            assert!(output.status.success(), "{}", errors(&output));
+        }
+    }
+}
+
+/// One process and several say the same of a model that several wrote.
+#[test]
+fn ranks_answer_together_what_one_answers() {
+    let folder = folder();
+    let folder = folder.path();
+    let rank = format!("{PROGRAM} train train.txt --epochs 2 --model model");
+    assert!(together(folder, &[&rank, &rank]).status.success());
+    for command in ["evaluate model other.txt --json", "predict model other.txt --top-k 7 --probabilities"] {
+        let expected = alone(folder, command);
+        let rank = format!("{PROGRAM} {command}");
+        let found = together(folder, &[&rank, &rank, &rank]);
+        assert!(found.status.success(), "{}", errors(&found));
+        let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(text(&found), text(&expected), "{command}");
+    }
+    let rank = format!("{PROGRAM} predict model - --top-k 1");
+    let output = together(folder, &[&rank, &rank]);
+    assert!(!output.status.success() && errors(&output).contains("one process"), "{}", errors(&output));
+}
+
+/// A run of 800 steps that writes a checkpoint every ten.
+fn long(checkpoints: &str) -> String {
+    format!(
+        "{PROGRAM} {} --batch 8 --epochs 8 --checkpoint {checkpoints} --checkpoint-every 10steps --resume --quiet",
+        TRAIN.replace("--batch 32 --epochs 2 ", "")
+    )
+}
+
+/// Starts two ranks and sends the second one a signal when there is a checkpoint; gives
+/// what they said.
+fn two_ranks_until(folder: &Path, line: &str, signal: &str) -> Output {
+    let number = folder.join("number");
+    let second = format!("echo $$ > {}; exec {line}", number.display());
+    let mut command = Command::new("timeout");
+    command.args([SECONDS, "mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]);
+    command.args(["-n", "1"]).args(line.split(' ')).args([":", "-n", "1", "sh", "-c", &second]);
+    command.current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut ranks = command.spawn().expect("timeout is part of every system");
+    let is_step = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("step-");
+    while !std::fs::read_dir(folder.join("saved")).into_iter().flatten().flatten().any(is_step) {
+        assert!(ranks.try_wait().unwrap().is_none(), "they ended before their first checkpoint");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let number = std::fs::read_to_string(number).unwrap();
+    let send = |signal: &str| Command::new("kill").args([signal, number.trim()]).status().unwrap().success();
+    assert!(send(signal), "it ended before");
+    let output = ranks.wait_with_output().unwrap();
+    // One that was stopped may be there still.
+    send("-KILL");
+    output
+}
+
+#[test]
+fn a_rank_that_is_killed_ends_all_and_the_run_goes_on_to_the_same_bits() {
+    let folder = folder();
+    let folder = folder.path();
+    let output = two_ranks_until(folder, &long("saved"), "-KILL");
+    assert!(!output.status.success() && output.status.code() != Some(124));
+    assert!(errors(&output).contains("rank 1"), "{}", errors(&output));
+    for (checkpoints, model) in [("saved", "resumed"), ("other", "unbroken")] {
+        let rank = format!("{} --model {model}", long(checkpoints));
+        let output = together(folder, &[&rank, &rank]);
+        assert!(output.status.success(), "{}", errors(&output));
+    }
+    assert!(weights(folder, "resumed") == weights(folder, "unbroken"));
+    // One process goes on with what two have left.
+    let further = format!("{} --epochs 9 --model one", long("saved").replace("--epochs 8 ", ""));
+    let output = alone(folder, further.strip_prefix(PROGRAM).unwrap().trim());
+    assert!(output.status.success(), "{}", errors(&output));
+    assert!((p_at_1(folder, "one") - p_at_1(folder, "resumed")).abs() < 5.0);
+}
+
+/// It does not end, and nobody tells: the others find out.
+#[test]
+fn a_rank_that_is_stopped_is_named() {
+    let folder = folder();
+    let output = two_ranks_until(folder.path(), &format!("{} --rank-timeout 4", long("saved")), "-STOP");
+    assert!(!output.status.success() && output.status.code() != Some(124));
+    assert!(errors(&output).contains("nothing was heard of rank 1"), "{}", errors(&output));
 }
 
 #[test]
 fn what_ranks_cannot_share_is_refused() {
     let folder = folder();
-    let rank = format!("{PROGRAM} train train.txt --model model");
-    let output = together(folder.path(), &[&rank, &rank]);
-    assert!(!output.status.success() && errors(&output).contains("--preset plain"), "{}", errors(&output));
     let rank = format!("{PROGRAM} train train.txt --from missing --model model");
     let output = together(folder.path(), &[&rank, &rank]);
     assert!(!output.status.success() && errors(&output).contains("one process"), "{}", errors(&output));

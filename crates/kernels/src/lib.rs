@@ -20,6 +20,7 @@ struct FrontPage;
 
 mod aligned;
 mod bits;
+mod codes;
 mod cpu;
 mod element;
 mod gemm;
@@ -130,6 +131,10 @@ dispatch! {
         out: &mut [f32],
         out_stride: usize,
     ) = tile::dot_rows;
+
+    /// `out[i] = query · codes[i]`, rows of bytes as long as the query. The same on every
+    /// level. Sums beyond i32 wrap around.
+    pub fn dot_codes(query: &[i16], codes: &[i8], out: &mut [i32]) = codes::dot_codes;
 
     /// One Adam step of a row, of any length. `noise` seeds the stochastic
     /// rounding of bf16 storage and is ignored for f32.

@@ -31,6 +31,13 @@ pub fn dot_rows<T: Element>(
     }
 }
 
+/// See [`crate::dot_codes`].
+pub fn dot_codes(query: &[i16], codes: &[i8], out: &mut [i32]) {
+    for (row, out) in codes.chunks_exact(query.len()).zip(out) {
+        *out = query.iter().zip(row).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum();
+    }
+}
+
 /// See [`crate::backward_adam_row`].
 pub fn backward_adam_row<A: Element, B: Element>(
     step: &AdamStep,

@@ -94,6 +94,9 @@ pub(crate) fn read_at(file: &File, bytes: &mut [u8], place: u64) -> io::Result<(
     #[cfg(not(unix))]
     {
         use std::io::{Read, Seek, SeekFrom};
+        // A file has one place to read from, and threads read pieces of it.
+        static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let mut file = file;
         file.seek(SeekFrom::Start(place))?;
         file.read_exact(bytes)

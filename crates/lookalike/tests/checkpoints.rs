@@ -3,8 +3,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use lookalike::artifact::{self, Checkpoints};
+use lookalike::collective::{Alone, Collective};
 use lookalike::data::Dataset;
 use lookalike::model::Storage;
 use lookalike::optim::Decay;
@@ -87,7 +89,7 @@ fn a_run_broken_at_any_step_ends_with_the_same_bits() {
             trainer.step().unwrap();
             checkpoints.write(&trainer).unwrap();
             checkpoints.wait().unwrap();
-            let read = checkpoints.newest(&mut |error| panic!("{error}")).unwrap().unwrap();
+            let read = checkpoints.newest(&alone(), &mut |error| panic!("{error}")).unwrap().unwrap();
             assert_eq!(read.state.progress, trainer.state.progress);
             let resumed = finish(Trainer::resume(read, data.view(), cpu).unwrap());
             let step = trainer.state.progress.iteration;
@@ -126,7 +128,7 @@ fn a_further_run_broken_at_any_step_ends_with_the_same_bits() {
         let mut checkpoints = Checkpoints::new(folder.path(), 1);
         checkpoints.write(&trainer).unwrap();
         checkpoints.wait().unwrap();
-        let read = checkpoints.newest(&mut |error| panic!("{error}")).unwrap().unwrap();
+        let read = checkpoints.newest(&alone(), &mut |error| panic!("{error}")).unwrap().unwrap();
         assert_eq!(read.state.rehearsal, trainer.state.rehearsal);
         let resumed = Trainer::resume(read, data.view(), cpu).unwrap();
         assert_eq!(resumed.num_examples(), trainer.num_examples());
@@ -155,6 +157,10 @@ fn the_tables_of_the_last_refresh_are_part_of_the_state() {
     assert!(bytes(&finish(Trainer::resume(broken, data.view(), cpu).unwrap())) != expected);
     checkpoint.state.refresh = refresh;
     assert!(bytes(&finish(Trainer::resume(checkpoint, data.view(), cpu).unwrap())) == expected);
+}
+
+fn alone() -> Arc<dyn Collective> {
+    Arc::new(Alone)
 }
 
 fn write_steps(folder: &Path, keep: usize, steps: usize) -> Vec<String> {
@@ -193,7 +199,7 @@ fn the_last_few_are_kept_and_damage_falls_back() {
     let newest = || {
         let mut told = Vec::new();
         let checkpoints = Checkpoints::new(folder.path(), 3);
-        let found = checkpoints.newest(&mut |error| told.push(error.to_string()));
+        let found = checkpoints.newest(&alone(), &mut |error| told.push(error.to_string()));
         (found.map(|found| found.map(|found| found.state.progress.iteration)), told)
     };
     damage("step-0000000005", "training.safetensors");

@@ -170,6 +170,34 @@ fn new_classes_are_learnt_and_old_ones_are_not_forgotten() {
     assert!(priors.iter().all(|&prior| prior == priors[0]));
 }
 
+/// Their vectors start in the middle of their examples.
+#[test]
+fn new_classes_are_found_before_the_first_step() {
+    let (old, new) = (data(0..20), data(20..26));
+    let dense = TrainConfig { sparse: None, ..config() };
+    let model = trained(&old, dense.clone());
+    let given = FurtherData::new(new.view());
+    let trainer = Trainer::further(model.clone(), dense.clone(), given, Cpu::detect()).unwrap();
+    let classes: Vec<u32> = (0..20).collect();
+    assert_eq!(scores(&trainer.model, old.view(), &classes), scores(&model, old.view(), &classes));
+    let found = hits(&trainer.model, &new);
+    assert!(found > new.view().len() * 2 / 3, "{found}");
+    // A class without an example starts as in a new network.
+    let mut more = new.clone();
+    more.num_classes = 27;
+    let trainer =
+        Trainer::further(model.clone(), dense, FurtherData::new(more.view()), Cpu::detect()).unwrap();
+    let mut grown = model;
+    grown.grow(&growth(new.num_features, 27));
+    let row = |model: &Model, class: usize| {
+        let mut row = vec![0.0; model.network.output.stride];
+        model.network.output.view().copy_row(class, &mut row);
+        row
+    };
+    assert_eq!(row(&trainer.model, 26), row(&grown, 26));
+    assert_ne!(row(&trainer.model, 25), row(&grown, 25));
+}
+
 #[test]
 fn threads_do_not_show_in_further_training() {
     let model = trained(&data(0..20), config());

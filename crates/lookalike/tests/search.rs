@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use lookalike::artifact;
 use lookalike::data::Dataset;
 use lookalike::data::synth::{SynthOptions, synth};
-use lookalike::model::{Clusters, Model};
+use lookalike::model::{Activations, Clusters, Model, Storage};
 use lookalike::predict::{Ask, Predictor, Recall, Search, TopK, index};
 use lookalike::train::{NothingKept, Observer, RunPlan, SparseConfig, TrainConfig, Trainer, run};
 use lookalike_kernels::Cpu;
@@ -113,12 +113,12 @@ fn the_index_has_the_same_bits_for_any_number_of_threads() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| index(Cpu::from_env().unwrap(), &mut model, &test.view(), &judges));
         let found = model.search.unwrap();
-        let Clusters { groups, clusters, group_offsets, offsets, members } = found.clusters;
-        let levels = [groups, clusters].map(|level| {
-            let numbers = level.rows.iter().chain(&level.bias).chain(&level.spread);
-            numbers.map(|x| x.to_bits()).collect::<Vec<_>>()
-        });
-        (levels, group_offsets, offsets, members, found.effort)
+        let Clusters { groups, clusters, group_offsets, offsets, members, classes } = found.clusters;
+        let bits = |numbers: &[f32]| numbers.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let spreads = [bits(&groups.spread), bits(&clusters.spread)];
+        let rows = [groups.means, clusters.means, classes]
+            .map(|rows| (rows.codes.to_vec(), bits(&rows.scale), bits(&rows.bias)));
+        (rows, spreads, group_offsets, offsets, members, found.effort)
     };
     assert_eq!(build(1), build(3));
 }
@@ -158,7 +158,7 @@ fn a_damaged_index_is_refused() {
         ("a class less", |clusters| clusters.members.truncate(10)),
         ("a cluster too long", |clusters| *clusters.offsets.last_mut().unwrap() += 1),
         ("a group too long", |clusters| *clusters.group_offsets.last_mut().unwrap() += 1),
-        ("no number", |clusters| clusters.groups.bias[0] = f32::NAN),
+        ("no number", |clusters| clusters.groups.means.bias[0] = f32::NAN),
     ];
     let (model, _) = &models()[0];
     for (what, damage) in damages {
@@ -170,6 +170,34 @@ fn a_damaged_index_is_refused() {
         let error = artifact::load(&path).map(|_| ()).expect_err(what).to_string();
         assert!(error.contains("model.safetensors"), "{what}: {error}");
     }
+}
+
+/// Class vectors in half the memory: scores within the bound that is promised.
+#[test]
+fn half_the_memory_changes_scores_within_its_bound() {
+    let (model, test) = &models()[0];
+    let mut small = model.clone();
+    small.store_classes(Storage::Bf16);
+    assert_eq!(small.network.output.weights.storage(), Storage::Bf16);
+    let (cpu, examples) = (Cpu::from_env().unwrap(), test.view());
+    let batch: Vec<u32> = (0..40).collect();
+    let classes: Vec<u32> = (0..model.num_classes() as u32).collect();
+    let scores = |model: &Model| Predictor::new(model, cpu).scores(&examples, &batch, &classes);
+    let (before, after) = (scores(model), scores(&small));
+    assert_ne!(before, after);
+    let mut activations = Activations::default();
+    model.network.embed(cpu, &examples, &batch, &mut activations);
+    let mut row = vec![0.0; model.network.output.stride];
+    for (example, pair) in before.chunks(classes.len()).zip(after.chunks(classes.len())).enumerate() {
+        let embedding = activations.embeddings().row(example).to_vec();
+        for (class, (before, after)) in pair.0.iter().zip(pair.1).enumerate() {
+            model.network.output.view().copy_row(class, &mut row);
+            let size: f32 = row.iter().zip(&embedding).map(|(w, x)| (w * x).abs()).sum();
+            assert!((before - after).abs() <= size / 512.0 + 1e-5, "{class}: {before} {after} {size}");
+        }
+    }
+    small.store_classes(Storage::F32);
+    assert_eq!(scores(&small), after, "what was rounded stays so");
 }
 
 fn record() -> lookalike::train::TrainingRecord {

@@ -4,6 +4,8 @@
 //! This is the only crate besides the kernels that holds `unsafe` code, and it
 //! holds exactly one block: mapping a file.
 
+mod group;
+
 use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::marker::PhantomData;
@@ -51,10 +53,12 @@ impl MappedFile {
     }
 }
 
-/// Whether so many bytes could be reserved now: to be asked before a size that somebody
-/// else chose is reserved.
+/// Whether so many bytes could be reserved now, and used, as far as the limit of the
+/// process's control group says: to be asked before a size that somebody else chose is
+/// reserved.
 pub fn can_reserve(bytes: usize) -> bool {
-    bytes == 0 || MmapMut::map_anon(bytes).is_ok()
+    let is_allowed = group::memory_limit().is_none_or(|limit| bytes as u64 <= limit);
+    bytes == 0 || (is_allowed && MmapMut::map_anon(bytes).is_ok())
 }
 
 /// A fixed-length buffer of zeroed elements, aligned to a page and advised to

@@ -50,17 +50,6 @@ impl Collective for World {
         self.call(sent_bytes(self.size, block), |world| world.all_to_all_into(mine, theirs));
     }
 
-    fn collect_bytes(&self, mine: &[u8], all: &mut [u8]) {
-        let is_first = self.rank == 0;
-        self.call(if is_first { 0 } else { mine.len() as u64 }, |world| {
-            let first = world.process_at_rank(0);
-            match is_first {
-                true => first.gather_into_root(mine, all),
-                false => first.gather_into(mine),
-            }
-        });
-    }
-
     fn broadcast_bytes(&self, root: usize, bytes: &mut [u8]) {
         let sent = if self.rank == root { sent_bytes(self.size, bytes.len()) } else { 0 };
         self.call(sent, |world| world.process_at_rank(root as i32).broadcast_into(bytes));

@@ -109,7 +109,7 @@ impl Server {
             .thread_name(|number| format!("answer-{number}"))
             .build()
             .map_err(LoadError::from)?;
-        let models = Models::load(model, settings.cpu, &pool)?;
+        let models = Models::load(model, (settings.cpu, settings.storage), &pool)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(IO_THREADS)
             .thread_name("connections")

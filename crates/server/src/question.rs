@@ -107,7 +107,7 @@ impl Question {
     /// Reads and checks a body.
     pub(crate) fn parse(body: &[u8], limits: &Limits) -> Result<Self, ApiError> {
         let is_object = body.trim_ascii_start().starts_with(b"{");
-        let body: PredictBody = serde_json::from_slice(body).map_err(|error| of_json(&error))?;
+        let body: PredictBody = serde_json::from_slice(body).map_err(|error| of_json(body, &error))?;
         // A list of fields in the right order would do for serde.
         if !is_object {
             return Err(ApiError::invalid("invalid_field", "found a list, expected an object"));
@@ -184,11 +184,12 @@ pub(crate) fn checked_k(k: u64, limits: &Limits) -> Result<usize, ApiError> {
 }
 
 /// Bytes that are no JSON are a bad request; JSON that says something else than
-/// expected can't be processed.
-fn of_json(error: &serde_json::Error) -> ApiError {
-    match error.classify() {
-        serde_json::error::Category::Data => ApiError::invalid("invalid_field", error.to_string()),
-        _ => ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", error.to_string()),
+/// expected can't be processed. (Where a list is longer than expected, the reader speaks of
+/// syntax: so the whole is looked at again.)
+fn of_json(body: &[u8], error: &serde_json::Error) -> ApiError {
+    match error.is_data() || serde_json::from_slice::<serde_json::Value>(body).is_ok() {
+        true => ApiError::invalid("invalid_field", error.to_string()),
+        false => ApiError::new(StatusCode::BAD_REQUEST, "malformed_json", error.to_string()),
     }
 }
 

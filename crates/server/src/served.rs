@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use lookalike::artifact::{self, ModelError};
 use lookalike::data::Dataset;
-use lookalike::model::Model;
+use lookalike::model::{Model, Storage};
 use lookalike::predict::{Ask, Explainer, Predictor};
 use lookalike::train::TrainingRecord;
 use lookalike_kernels::Cpu;
@@ -18,6 +18,7 @@ use thiserror::Error;
 pub(crate) struct Served {
     pub(crate) predictor: Predictor<Box<Model>>,
     pub(crate) cpu: Cpu,
+    storage: Option<Storage>,
     /// How many models were served before it.
     pub(crate) generation: u64,
     /// What `GET /v1/model` says of it.
@@ -41,8 +42,15 @@ pub enum LoadError {
 }
 
 impl Served {
-    fn load(directory: &Path, cpu: Cpu, generation: u64) -> Result<Self, LoadError> {
-        let saved = artifact::load(directory)?;
+    fn load(
+        directory: &Path,
+        (cpu, storage): (Cpu, Option<Storage>),
+        generation: u64,
+    ) -> Result<Self, LoadError> {
+        let mut saved = artifact::load(directory)?;
+        if let Some(storage) = storage {
+            saved.model.store_classes(storage);
+        }
         let card = card(directory, &saved.model, &saved.record, generation);
         let predictor = Predictor::new(Box::new(saved.model), cpu);
         // What is made at the first question is made now.
@@ -51,7 +59,7 @@ impl Served {
         if predictor.rank(&empty.view(), &[0], Ask::best(1)).example(0).classes.is_empty() {
             return Err(LoadError::NoAnswer(directory.to_owned()));
         }
-        Ok(Self { predictor, cpu, generation, card, explainer: OnceLock::new() })
+        Ok(Self { predictor, cpu, storage, generation, card, explainer: OnceLock::new() })
     }
 
     pub(crate) fn model(&self) -> &Model {
@@ -73,8 +81,12 @@ pub(crate) struct Models {
 
 impl Models {
     /// Loads the first model, with all threads that will answer.
-    pub(crate) fn load(directory: &Path, cpu: Cpu, pool: &ThreadPool) -> Result<Self, LoadError> {
-        let first = pool.install(|| Served::load(directory, cpu, 0))?;
+    pub(crate) fn load(
+        directory: &Path,
+        how: (Cpu, Option<Storage>),
+        pool: &ThreadPool,
+    ) -> Result<Self, LoadError> {
+        let first = pool.install(|| Served::load(directory, how, 0))?;
         let current = RwLock::new(Arc::new(first));
         Ok(Self { directory: directory.to_owned(), current, exchange: Mutex::default() })
     }
@@ -91,7 +103,8 @@ impl Models {
         let _one_at_a_time = self.exchange.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.current();
         let pool = ThreadPoolBuilder::new().num_threads(1).build()?;
-        let next = pool.install(|| Served::load(&self.directory, before.cpu, before.generation + 1))?;
+        let how = (before.cpu, before.storage);
+        let next = pool.install(|| Served::load(&self.directory, how, before.generation + 1))?;
         let next = Arc::new(next);
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = next.clone();
         Ok(next)
@@ -112,7 +125,7 @@ fn card(directory: &Path, model: &Model, record: &TrainingRecord, generation: u6
         "features": model.num_features(),
         "parameters": model.num_parameters(),
         "hidden": shape.hidden,
-        "storage": format!("{:?}", shape.storage).to_lowercase(),
+        "storage": format!("{:?}", model.network.output.weights.storage()).to_lowercase(),
         "has_names": model.label_names().is_some(),
         "sparse_weights": model.sparse.as_ref().map_or(0, |part| part.num_entries()),
         "kept_examples": model.neighbours.as_ref().map_or(0, |part| part.num_examples()),

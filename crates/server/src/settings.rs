@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lookalike::model::Storage;
 use lookalike_kernels::Cpu;
 
 /// How a service works and what it refuses.
@@ -11,6 +12,8 @@ pub struct Settings {
     pub cpu: Cpu,
     /// Threads that compute answers; 0 is a thread a core.
     pub threads: usize,
+    /// How class vectors are kept in memory; none: as the model was trained.
+    pub storage: Option<Storage>,
     /// Who knows it may ask; without one everybody may, but nobody may reload.
     pub token: Option<String>,
     /// What a request may ask for.
@@ -76,6 +79,7 @@ impl Settings {
         Self {
             cpu,
             threads: 0,
+            storage: None,
             token: None,
             limits: Limits::default(),
             queue: QueueSettings::default(),

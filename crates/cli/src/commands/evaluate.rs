@@ -4,15 +4,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use lookalike::artifact;
+use lookalike::collective::Shard;
 use lookalike::data::write::atomically;
 use lookalike::metrics::{MetricOptions, Reliability};
 use lookalike::predict::{Evaluation, Predictor};
 
 use super::MachineArguments;
 use super::search::SearchArguments;
+use crate::exit::usage;
 use crate::input::{self, ReadArguments};
 use crate::output::inform;
+use crate::ranks;
 
 mod page;
 
@@ -84,13 +86,22 @@ impl MetricArguments {
 
 pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
-    let model = artifact::load(&arguments.model)?.model;
+    arguments.search.check_on_ranks()?;
+    if arguments.test == Path::new("-") && ranks::all().size() > 1 {
+        return Err(usage("standard input is for one process: start one, or give a file"));
+    }
+    let model = arguments.search.load(&arguments.model)?;
+    let shard = Shard::new(ranks::all(), model.num_classes());
     arguments.machine.install(|| {
         let test = input::for_model(&arguments.test, &model, &arguments.read)?;
         let unknown = |i: usize| test.unknown_labels(i);
         let options = arguments.metrics.options();
         let search = arguments.search.search();
-        let evaluation = Predictor::new(&model, cpu).evaluate(&test.view(), &unknown, &options, search)?;
+        let predictor = Predictor::on(&shard, &model, cpu);
+        let evaluation = predictor.evaluate(&test.view(), &unknown, &options, search)?;
+        if !ranks::is_first() {
+            return Ok(());
+        }
         if let Some(file) = &arguments.page {
             let name = |path: &Path| path.file_name().unwrap_or(path.as_os_str()).display().to_string();
             let page = page::page(&evaluation, &name(&arguments.model), &name(&arguments.test));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum};
-use lookalike::artifact;
+use lookalike::collective::Shard;
 use lookalike::data::Examples;
 use lookalike::model::Model;
 use lookalike::predict::{Ask, NamedClass, Predictor};
@@ -15,6 +15,7 @@ use super::search::SearchArguments;
 use crate::exit::usage;
 use crate::input::{self, ReadArguments};
 use crate::output::inform;
+use crate::ranks;
 
 mod remote;
 
@@ -94,14 +95,19 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
         (None, model) => model.as_deref().unwrap_or(Path::new("")),
     };
     let cpu = arguments.machine.cpu()?;
-    let model = artifact::load(directory)?.model;
-    if arguments.probabilities && model.calibration.is_none() {
+    arguments.search.check_on_ranks()?;
+    if (arguments.only.is_some() || arguments.input == Path::new("-")) && ranks::all().size() > 1 {
+        return Err(usage("--only and standard input are for one process: start one, or give a file"));
+    }
+    let model = arguments.search.load(directory)?;
+    let shard = Shard::new(ranks::all(), model.num_classes());
+    if ranks::is_first() && arguments.probabilities && model.calibration.is_none() {
         inform!("note: this model's probabilities are not calibrated: they are surer than they should be");
     }
     let only = arguments.only.as_deref().map(|path| classes_in(path, &model)).transpose()?;
     arguments.machine.install(|| {
         let mut out = BufWriter::new(std::io::stdout().lock());
-        let predictor = Predictor::new(&model, cpu);
+        let predictor = Predictor::on(&shard, &model, cpu);
         let ask = Ask {
             k: arguments.top_k as usize,
             probabilities: arguments.probabilities,
@@ -128,7 +134,12 @@ fn classes_in(path: &Path, model: &Model) -> anyhow::Result<Vec<u32>> {
 /// The names in a file with the numbers of their lines.
 fn names_in(path: &Path) -> anyhow::Result<Vec<(usize, String)>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("--only {}", path.display()))?;
-    Ok((1..).zip(text.lines().map(str::to_owned)).filter(|(_, line)| !line.is_empty()).collect())
+    let lines = (1..).zip(text.lines().map(str::to_owned));
+    let names: Vec<(usize, String)> = lines.filter(|(_, line)| !line.is_empty()).collect();
+    if names.is_empty() {
+        return Err(usage(format!("--only {}: expected the names of classes, found none", path.display())));
+    }
+    Ok(names)
 }
 
 fn answer(
@@ -140,6 +151,9 @@ fn answer(
 ) -> std::io::Result<()> {
     predictor.rank_all(examples, ask, |first, ranking| {
         for place in 0..ranking.len() {
+            if !ranks::is_first() {
+                continue;
+            }
             let is_prior = examples.features(first + place).0.is_empty();
             write_answer(out, format, &predictor.named(ranking, place), is_prior)?;
         }

@@ -10,6 +10,7 @@ use clap::Args;
 use lookalike_server::{Handle, LoadError, Log, Server, Settings, StartError};
 
 use super::MachineArguments;
+use super::search::StorageArguments;
 use crate::exit::usage;
 use crate::output::inform;
 
@@ -71,6 +72,8 @@ pub(crate) struct ServeArguments {
     /// Seconds that a request may take in all, the reading of its body included
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     timeout: f64,
+    #[command(flatten)]
+    storage: StorageArguments,
     /// Log every request, without what was asked
     #[arg(long)]
     log_requests: bool,
@@ -106,6 +109,7 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<()> {
 fn settings(arguments: &ServeArguments) -> anyhow::Result<Settings> {
     let mut settings = Settings::new(arguments.machine.cpu()?);
     settings.threads = arguments.machine.threads.map_or(0, usize::from);
+    settings.storage = arguments.storage.storage();
     settings.token = token(arguments)?;
     settings.limits.k = arguments.max_k as usize;
     settings.limits.items = arguments.max_items as usize;

@@ -90,6 +90,10 @@ pub(crate) struct TrainArguments {
     /// How many checkpoints stay, the newest
     #[arg(long, value_name = "N", default_value_t = 2, requires = "checkpoint")]
     keep: usize,
+    /// Of several ranks: one that is not heard of for so many seconds ends all
+    #[arg(long, value_name = "SECONDS", default_value_t = crate::ranks::DEFAULT_SILENCE,
+        value_parser = clap::value_parser!(u64).range(2..))]
+    pub(crate) rank_timeout: u64,
     /// Look at every number after every step, and name the first tensor that is not finite
     #[arg(long)]
     detect_anomaly: bool,

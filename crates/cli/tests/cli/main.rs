@@ -14,6 +14,7 @@ mod further;
 mod interruption;
 mod names;
 mod outputs;
+mod search;
 mod serve;
 mod settings;
 mod support;

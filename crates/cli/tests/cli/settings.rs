@@ -7,7 +7,7 @@ use toml::Value;
 use crate::support::Folder;
 
 /// A flag, and the settings it changes with their new values.
-const FLAGS: [(&str, &[(&str, &str)]); 45] = [
+const FLAGS: [(&str, &[(&str, &str)]); 46] = [
     ("--sampler lsh-label", &[("sampler", "'lsh-label'")]),
     ("--sampler nce", &[("sampler", "'log-uniform'"), ("loss", "'nce'")]),
     ("--budget 12", &[("budget", "12")]),
@@ -24,6 +24,7 @@ const FLAGS: [(&str, &[(&str, &str)]); 45] = [
     ("--normalise none", &[("normalise", "'none'")]),
     ("--input-scale 0.75", &[("init.input-scale", "0.75")]),
     ("--output-scale 0.25", &[("init.output-scale", "0.25")]),
+    ("--class-bias zero", &[("class-bias", "'zero'")]),
     ("--storage bf16", &[("storage", "'bf16'")]),
     ("--lr 0.5", &[("lr", "0.5")]),
     ("--lr-schedule cosine", &[("lr-schedule", "'cosine'")]),

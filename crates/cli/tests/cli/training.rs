@@ -96,8 +96,8 @@ fn printed_settings_give_the_same_model() {
 #[test]
 fn logs_hold_every_evaluation() {
     let folder = Folder::with_numbers();
-    let flags = format!("--epochs 3 --log log.jsonl --tensorboard events {SMALL}");
-    let done = folder.succeed(&format!("train made/train.txt --test made/test.txt {flags}"));
+    let flags = format!("--epochs 3 --log log.jsonl --tensorboard events --eval-examples 20 {SMALL}");
+    let done = folder.succeed(&format!("train made/train.txt --test made/test.txt --model model {flags}"));
     assert!(done.out.contains("P@1"), "{}", done.out);
     let log = String::from_utf8(folder.read("log.jsonl")).unwrap();
     let entries: Vec<serde_json::Value> =
@@ -105,6 +105,11 @@ fn logs_hold_every_evaluation() {
     let evaluations: Vec<_> = entries.iter().filter(|entry| entry["event"] == "evaluation").collect();
     assert_eq!(evaluations.len(), 3);
     assert!(evaluations.iter().all(|entry| entry["metrics"]["P@1"].is_number()));
+    // The end is evaluated once, on all examples.
+    let iterations: Vec<u64> = evaluations.iter().filter_map(|entry| entry["iteration"].as_u64()).collect();
+    assert!(iterations.is_sorted_by(|a, b| a < b), "{iterations:?}");
+    let last = &evaluations[2]["metrics"];
+    assert!((last["P@1"].as_f64().unwrap() - precision(&folder, "model")).abs() < 1e-9, "{last}");
     assert_eq!(std::fs::read_dir(folder.path("events")).unwrap().count(), 1);
 }
 

@@ -7,6 +7,7 @@
 mod agreement;
 mod aligned;
 mod bits;
+mod codes;
 mod gemm;
 mod hashing;
 mod levels;

@@ -14,10 +14,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use super::directory::{Destination, files_of_model, restore_all};
-use super::{CONFIG_FILE, ModelError, Unfinished, load_checkpoint};
+use super::writing::{Unfinished, all_or_none};
+use super::{CONFIG_FILE, ModelError, load_checkpoint_on};
+use crate::collective::Collective;
 use crate::disk;
 use crate::train::{Checkpoint, KeepError, Keeper, Trainer};
 
@@ -44,16 +47,32 @@ impl Checkpoints {
     }
 
     /// The newest checkpoint that can be read, if there is one. Those that are damaged
-    /// are told and set aside; if all are, the newest one's error is given.
-    pub fn newest(&self, tell: &mut dyn FnMut(&ModelError)) -> Result<Option<Checkpoint>, ModelError> {
-        restore_all(&self.folder);
+    /// are told and set aside; if all are, the newest one's error is given. All ranks
+    /// call it together and get what each is to hold of the same one.
+    pub fn newest(
+        &self,
+        collective: &Arc<dyn Collective>,
+        tell: &mut dyn FnMut(&ModelError),
+    ) -> Result<Option<Checkpoint>, ModelError> {
+        let is_first = collective.rank() == 0;
+        let names = match is_first {
+            true => self.names_of_steps(),
+            false => String::new(),
+        };
+        let names = collective.gather_texts(names.as_bytes()).swap_remove(0);
+        let names = String::from_utf8_lossy(&names).into_owned();
         let mut first_error = None;
-        for step in steps(&self.folder).into_iter().rev() {
-            match load_checkpoint(&step) {
+        for name in names.lines().rev() {
+            let step = self.folder.join(name);
+            match all_or_none(&**collective, load_checkpoint_on(collective.clone(), &step)) {
                 Ok(checkpoint) => return Ok(Some(checkpoint)),
                 Err(error) => {
                     tell(&error);
-                    if !matches!(error, ModelError::Io { .. } | ModelError::Newer { .. }) {
+                    let is_damaged = !matches!(error, ModelError::Io { .. } | ModelError::Newer { .. });
+                    // What another rank could not read, this one can move.
+                    if collective.any(is_damaged && !matches!(error, ModelError::OtherRank { .. }))
+                        && is_first
+                    {
                         set_aside(&step);
                     }
                     first_error.get_or_insert(error);
@@ -63,21 +82,21 @@ impl Checkpoints {
         first_error.map_or(Ok(None), Err)
     }
 
+    /// After what dead processes left was put right; oldest first, a line each.
+    fn names_of_steps(&self) -> String {
+        restore_all(&self.folder);
+        let name = |step: PathBuf| step.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        steps(&self.folder).into_iter().map(name).collect::<Vec<_>>().join("\n")
+    }
+
     /// Writes the moment; returns when training may go on.
     pub fn write(&mut self, trainer: &Trainer<'_>) -> Result<(), ModelError> {
-        self.wait()?;
+        if trainer.shard().collective().rank() == 0 {
+            self.wait()?;
+        }
         let step = self.folder.join(format!("{PREFIX}{:010}", trainer.state.progress.iteration));
-        let unfinished = match trainer.shard().is_whole() {
-            true => Unfinished::of_trainer(&step, trainer)?,
-            // All ranks put the whole together, and the first one has it.
-            false => match trainer.gather() {
-                Some(Checkpoint { model, state }) => {
-                    let record = (&state.config, state.progress);
-                    Unfinished::write(&step, &model, record, Some((&state, None)))?
-                }
-                None => return Ok(()),
-            },
-        };
+        // Of several ranks the first one finishes it.
+        let Some(unfinished) = Unfinished::of_trainer(&step, trainer, true)? else { return Ok(()) };
         let (folder, keep) = (self.folder.clone(), self.keep);
         self.finishing = Some(std::thread::spawn(move || {
             unfinished.finish()?;

@@ -15,6 +15,7 @@ use std::fs::{self, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
 use serde::Deserialize;
 
 use super::snapshot::Snapshot;
@@ -58,12 +59,22 @@ impl Replacement {
         self.aside.writing()
     }
 
+    /// What other ranks find that folder by: see [`folder_of`].
+    pub(super) fn name(&self) -> String {
+        self.aside.name()
+    }
+
     /// Waits until all is on the disk, and puts it in place.
     pub(super) fn finish(self) -> Result<(), ModelError> {
         let Self { aside, old } = self;
         settle(&aside, old.as_ref())?;
         aside.put_in_place(old.is_some())
     }
+}
+
+/// The folder to write to that a rank has made for this directory.
+pub(super) fn folder_of(directory: &Path, name: &str) -> Result<PathBuf, ModelError> {
+    Ok(aside::writing_in(&Destination::of(directory)?.parent.join(name)))
 }
 
 /// Puts a model in its place that a dying process left beside it. False if none is
@@ -197,17 +208,26 @@ fn settle(aside: &Aside, old: Option<&Metadata>) -> Result<(), ModelError> {
     disk::sync_folder(&folder).map_err(ModelError::io(&folder))
 }
 
-/// Length and checksum of every file in a folder, by name.
-pub(super) fn checksums(folder: &Path) -> Result<Vec<FileEntry>, ModelError> {
-    let mut entries = Vec::new();
+/// Length and checksum of every file in a folder, by name; those of some are known.
+pub(super) fn checksums(folder: &Path, known: Vec<FileEntry>) -> Result<Vec<FileEntry>, ModelError> {
+    let mut entries = known;
     for entry in fs::read_dir(folder).map_err(ModelError::io(folder))? {
         let path = entry.map_err(ModelError::io(folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let file = fs::File::open(&path).map_err(ModelError::io(&path))?;
-        entries.push(measure(&file, name).map_err(ModelError::io(&path))?);
+        if entries.iter().all(|known| known.name != name) {
+            let file = fs::File::open(&path).map_err(ModelError::io(&path))?;
+            entries.push(measure(&file, name).map_err(ModelError::io(&path))?);
+        }
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(entries)
+}
+
+/// Length and checksum of a file that was written, when it is on the disk.
+pub(super) fn measured_and_synced(path: &Path) -> Result<FileEntry, ModelError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let file = fs::File::open(path).map_err(ModelError::io(path))?;
+    disk::sync(&file, path).and_then(|()| measure(&file, name)).map_err(ModelError::io(path))
 }
 
 /// Compares a file with its entry.
@@ -231,16 +251,21 @@ pub(super) fn check(snapshot: &Snapshot, expected: &FileEntry) -> Result<(), Mod
     })
 }
 
+/// Bytes that one thread sums up at a time.
+const PIECE: u64 = 1 << 20;
+
 fn measure(file: &fs::File, name: String) -> std::io::Result<FileEntry> {
     let bytes = file.metadata()?.len();
-    let mut hasher = crc32fast::Hasher::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut place = 0;
-    while place < bytes {
-        let part = &mut buffer[..(bytes - place).min(1 << 20) as usize];
-        disk::read_at(file, part, place)?;
+    let sum = |buffer: &mut Vec<u8>, piece: u64| {
+        let part = &mut buffer[..(bytes - piece * PIECE).min(PIECE) as usize];
+        disk::read_at(file, part, piece * PIECE)?;
+        let mut hasher = crc32fast::Hasher::new();
         hasher.update(part);
-        place += part.len() as u64;
-    }
-    Ok(FileEntry { name, bytes, crc32: hasher.finalize() })
+        Ok(hasher)
+    };
+    let pieces = (0..bytes.div_ceil(PIECE)).into_par_iter();
+    let sums = pieces.map_init(|| vec![0; PIECE as usize], sum).collect::<std::io::Result<Vec<_>>>()?;
+    let mut all = crc32fast::Hasher::new();
+    sums.iter().for_each(|sum| all.combine(sum));
+    Ok(FileEntry { name, bytes, crc32: all.finalize() })
 }

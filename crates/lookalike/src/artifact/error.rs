@@ -33,6 +33,20 @@ pub enum ModelError {
         /// Who it is.
         holder: String,
     },
+    /// Ranks write a directory together.
+    #[error("{} can't be written by all ranks: this one does not see the folder that rank 0 has made beside it; choose a place on a file system that all machines share", directory.display())]
+    NotShared {
+        /// The directory.
+        directory: PathBuf,
+    },
+    /// Another rank failed, and so do all.
+    #[error("rank {rank}: {message}")]
+    OtherRank {
+        /// Which one.
+        rank: usize,
+        /// What it said.
+        message: String,
+    },
     /// No place for a directory.
     #[error("{}: no model can be saved there ({why}): choose another --model", directory.display())]
     Unsuitable {

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{ModelError, Unfinished, save_checkpoint, save_model};
-use crate::model::Model;
-use crate::train::{Checkpoint, KeepError, Keeper, Trainer, TrainingState};
+use super::ModelError;
+use super::writing::{Unfinished, all_or_none};
+use crate::train::{KeepError, Keeper, Trainer};
 
 /// Saves every model that is the best so far; the directory then holds the best.
 #[derive(Debug)]
@@ -42,26 +42,10 @@ impl DirectoryKeeper {
         self.found_better
     }
 
-    /// Saves the model as it is now.
+    /// Saves the model as it is now; all ranks together, and it is there for all.
     pub fn save(&mut self, trainer: &Trainer<'_>) -> Result<(), ModelError> {
-        if trainer.shard().is_whole() {
-            return match self.with_training_state {
-                true => Unfinished::of_trainer(&self.directory, trainer)?.finish(),
-                false => self.write(&trainer.model, &trainer.state),
-            };
-        }
-        // All ranks put the whole together, and the first one has it.
-        match trainer.gather() {
-            Some(Checkpoint { model, state }) => self.write(&model, &state),
-            None => Ok(()),
-        }
-    }
-
-    fn write(&self, model: &Model, state: &TrainingState) -> Result<(), ModelError> {
-        match self.with_training_state {
-            true => save_checkpoint(&self.directory, model, state),
-            false => save_model(&self.directory, model, &state.record()),
-        }
+        let unfinished = Unfinished::of_trainer(&self.directory, trainer, self.with_training_state)?;
+        all_or_none(trainer.shard().collective(), unfinished.map_or(Ok(()), Unfinished::finish))
     }
 }
 

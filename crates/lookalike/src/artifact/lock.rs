@@ -25,7 +25,7 @@ impl DirectoryLock {
     pub fn take(directory: &Path) -> Result<Self, ModelError> {
         let destination = Destination::of(directory)?;
         fs::create_dir_all(&destination.parent).map_err(ModelError::io(&destination.parent))?;
-        let path = destination.beside(".lookalike-lock-");
+        let path = lock_of(&destination);
         let failed = |source| ModelError::Io { path: path.clone(), source };
         loop {
             let options = File::options().read(true).write(true).create(true).truncate(false).open(&path);
@@ -49,6 +49,14 @@ impl DirectoryLock {
     }
 }
 
+impl DirectoryLock {
+    /// Whether the lock's file is there, which whoever has taken it sees; so do all ranks
+    /// that share a file system with it.
+    pub fn is_taken(directory: &Path) -> bool {
+        Destination::of(directory).is_ok_and(|destination| lock_of(&destination).exists())
+    }
+}
+
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
         // Still locked: whoever opens the file now finds it gone and makes another.
@@ -56,6 +64,10 @@ impl Drop for DirectoryLock {
             let _ = fs::remove_file(&self.path);
         }
     }
+}
+
+fn lock_of(destination: &Destination) -> PathBuf {
+    destination.beside(".lookalike-lock-")
 }
 
 #[cfg(unix)]

@@ -6,6 +6,8 @@
 //!   model.safetensors            weights, biases, training frequency of each class, sparse rows,
 //!                                training examples
 //!   training.safetensors         moments, for resuming (optional)
+//!   model-00001-of-00002.safetensors, training-00001-of-00002.safetensors, …
+//!                                what belongs to classes, where ranks wrote it (optional)
 //!   vectoriser.json, vocabulary.txt, labels.txt
 //!                                from text to features and back to names (optional)
 //! ```
@@ -21,13 +23,16 @@ mod error;
 mod keeper;
 mod lock;
 mod search;
+mod shards;
 mod snapshot;
 mod tensor_file;
 mod tensors;
 #[cfg(test)]
 mod tests;
+mod writing;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,22 +42,22 @@ pub use error::ModelError;
 pub use keeper::DirectoryKeeper;
 pub use lock::DirectoryLock;
 
+use crate::collective::{Alone, Collective, Shard};
 use crate::data::DataFingerprint;
-use crate::disk;
 use crate::hashing::{FamilyShape, TableCodes};
 use crate::model::{
     Calibration, ClassFrequencies, Model, Neighbours, NetworkConfig, SearchIndex, SparsePart, SparseStart,
 };
 use crate::text::{LabelNames, TextPipeline};
 use crate::train::{
-    BestScore, Checkpoint, LastRefresh, Progress, Rehearsal, TrainConfig, Trainer, TrainingRecord,
-    TrainingState,
+    BestScore, Checkpoint, LastRefresh, Progress, Rehearsal, TrainConfig, TrainingRecord, TrainingState,
 };
-use directory::Replacement;
 use search::read_search;
+use shards::{Layout, ShardHeader};
 use snapshot::Snapshot;
 use tensor_file::TensorFile;
-use tensors::{read_neighbours, read_sparse, write_model, write_state};
+use tensors::{read_neighbours, read_sparse};
+use writing::{State, Unfinished};
 
 /// The version of the format that this code writes; it reads this and earlier ones.
 pub const FORMAT_VERSION: u32 = 5;
@@ -104,6 +109,10 @@ struct ConfigFile {
     /// The search index, since version 5.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     search: Option<SearchHeader>,
+    /// The files of ranks that wrote it together, in the order of their classes; since
+    /// version 5.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    shards: Option<Vec<ShardHeader>>,
     /// What training needs besides, since version 4; the large part of it is in a file
     /// of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -220,9 +229,6 @@ pub fn save_checkpoint(directory: &Path, model: &Model, state: &TrainingState) -
     save(directory, model, (&state.config, state.progress), Some((state, state.refresh.as_ref())))
 }
 
-/// The training state, and what the last refresh left.
-type State<'a> = Option<(&'a TrainingState, Option<&'a LastRefresh>)>;
-
 fn save(
     directory: &Path,
     model: &Model,
@@ -230,70 +236,6 @@ fn save(
     state: State<'_>,
 ) -> Result<(), ModelError> {
     Unfinished::write(directory, model, record, state)?.finish()
-}
-
-/// A model that is written and not yet in its place.
-struct Unfinished {
-    replacement: Replacement,
-    config: ConfigFile,
-}
-
-impl Unfinished {
-    /// A model in training with all that it needs to go on.
-    fn of_trainer(directory: &Path, trainer: &Trainer<'_>) -> Result<Self, ModelError> {
-        let (Trainer { model, state, .. }, refresh) = (trainer, trainer.last_refresh());
-        let record = (&state.config, state.progress);
-        Self::write(directory, model, record, Some((state, refresh.as_ref())))
-    }
-
-    /// Writes all that needs the model: afterwards it may move on.
-    fn write(
-        directory: &Path,
-        model: &Model,
-        (training, progress): (&TrainConfig, Progress),
-        state: State<'_>,
-    ) -> Result<Self, ModelError> {
-        let replacement = Replacement::begin(directory)?;
-        let folder = &replacement.folder();
-        write_model(&folder.join(MODEL_FILE), model)?;
-        if let Some((state, refresh)) = state {
-            write_state(&folder.join(TRAINING_FILE), model, state, refresh)?;
-        }
-        if let Some(text) = &model.text {
-            text.save(folder)?;
-        }
-        if let Some(names) = &model.names {
-            names.save(folder)?;
-        }
-        let config = ConfigFile {
-            format: FORMAT_NAME.into(),
-            format_version: FORMAT_VERSION,
-            checksum: Some(NO_CHECKSUM.into()),
-            network: model.network.config.clone(),
-            training: training.clone(),
-            progress,
-            examples: model.frequencies.num_examples,
-            text: model.text.is_some(),
-            names: model.names.is_some(),
-            sparse: model.sparse.as_ref().map(SparseHeader::of),
-            neighbours: model.neighbours.as_ref().map(NeighboursHeader::of),
-            calibration: model.calibration.clone(),
-            search: model.search.as_ref().map(SearchHeader::of),
-            state: state.map(|(state, refresh)| StateHeader::of(state, refresh)),
-            files: Vec::new(),
-        };
-        Ok(Self { replacement, config })
-    }
-
-    /// Sums up what was written, waits until it is on the disk, and puts it in place.
-    fn finish(mut self) -> Result<(), ModelError> {
-        let folder = self.replacement.folder();
-        self.config.files = directory::checksums(&folder)?;
-        let text = serde_json::to_string_pretty(&self.config).map_err(ModelError::encode)?;
-        let path = folder.join(CONFIG_FILE);
-        disk::write(&path, with_checksum(text).as_bytes()).map_err(ModelError::io(&path))?;
-        self.replacement.finish()
-    }
 }
 
 /// What stands for the checksum of `config.json` while it is taken.
@@ -329,7 +271,7 @@ impl NeighboursHeader {
 impl SearchHeader {
     fn of(search: &SearchIndex) -> Self {
         let SearchIndex { clusters, effort, recall, .. } = search;
-        let (groups, clusters) = (clusters.groups.bias.len(), clusters.clusters.bias.len());
+        let (groups, clusters) = (clusters.groups.spread.len(), clusters.clusters.spread.len());
         Self { groups, clusters, effort: *effort, recall: *recall }
     }
 }
@@ -353,27 +295,50 @@ impl StateHeader {
 
 /// Reads and checks the model in `directory`.
 pub fn load(directory: &Path) -> Result<SavedModel, ModelError> {
+    load_on(Arc::new(Alone), directory)
+}
+
+/// As [`load`], of the model what one rank of several holds, and without a search index.
+/// However many ranks wrote it, any number opens it.
+pub fn load_on(collective: Arc<dyn Collective>, directory: &Path) -> Result<SavedModel, ModelError> {
     let snapshot = &Snapshot::open(directory)?;
     let config = read_config(snapshot)?;
-    let model = read_model(snapshot, &config)?;
+    let shard = Shard::new(collective, config.network.num_classes);
+    let layout = Layout::of(snapshot, &config, &shard.classes())?;
+    let model = read_model(snapshot, &config, &layout, &shard)?;
     Ok(SavedModel { model, record: TrainingRecord { config: config.training, progress: config.progress } })
 }
 
 /// Reads and checks a model with all that training needs to go on.
 pub fn load_checkpoint(directory: &Path) -> Result<Checkpoint, ModelError> {
+    load_checkpoint_on(Arc::new(Alone), directory)
+}
+
+/// As [`load_checkpoint`], what one rank of several holds.
+pub fn load_checkpoint_on(
+    collective: Arc<dyn Collective>,
+    directory: &Path,
+) -> Result<Checkpoint, ModelError> {
     let snapshot = &Snapshot::open(directory)?;
     let config = read_config(snapshot)?;
-    let Some(entry) = config.files.iter().find(|entry| entry.name == TRAINING_FILE) else {
+    if !config.files.iter().any(|entry| entry.name == TRAINING_FILE) {
         return Err(ModelError::NoTrainingState { directory: directory.into() });
-    };
-    directory::check(snapshot, entry)?;
-    let model = read_model(snapshot, &config)?;
+    }
+    let shard = Shard::new(collective, config.network.num_classes);
+    let layout = Layout::of(snapshot, &config, &shard.classes())?;
+    for entry in config.files.iter().filter(|entry| layout.is_for_training(&entry.name)) {
+        directory::check(snapshot, entry)?;
+    }
+    let model = read_model(snapshot, &config, &layout, &shard)?;
     let file = TensorFile::open(snapshot, TRAINING_FILE)?;
+    let classes = layout.open(snapshot, TRAINING_FILE)?;
     let header = config.state.unwrap_or_default();
-    let shape = (model.num_features(), model.num_classes());
-    let refresh = header.refresh.map(|header| file.read_refresh(&header, shape)).transpose()?;
+    let refresh = header
+        .refresh
+        .map(|header| file.read_refresh(&header, model.num_features(), &classes))
+        .transpose()?;
     let state = TrainingState {
-        moments: file.read_moments(&model.network)?,
+        moments: file.read_moments(&model.network, &classes)?,
         held_out: header.held_out.map(|count| file.read_held_out(count)).transpose()?,
         config: config.training,
         progress: config.progress,
@@ -393,23 +358,31 @@ pub fn is_model(directory: &Path) -> bool {
     header.is_some_and(|header| header.format == FORMAT_NAME)
 }
 
-fn read_model(snapshot: &Snapshot, config: &ConfigFile) -> Result<Model, ModelError> {
-    for entry in config.files.iter().filter(|entry| entry.name != TRAINING_FILE) {
+fn read_model(
+    snapshot: &Snapshot,
+    config: &ConfigFile,
+    layout: &Layout,
+    shard: &Shard,
+) -> Result<Model, ModelError> {
+    for entry in config.files.iter().filter(|entry| layout.is_for_model(&entry.name)) {
         directory::check(snapshot, entry)?;
     }
-    check_shape(snapshot, &config.network)?;
+    check_shape(snapshot, &config.network, layout.bytes(snapshot)?)?;
     let file = TensorFile::open(snapshot, MODEL_FILE)?;
-    let network = file.read_network(&config.network)?;
+    let classes = layout.open(snapshot, MODEL_FILE)?;
+    let network = file.read_network(&config.network, &classes)?;
     let frequencies = ClassFrequencies {
         examples_of_class: file.read_class_counts(config.network.num_classes)?,
         num_examples: config.examples,
     };
-    let counts = &frequencies.examples_of_class;
+    let counts = &frequencies.examples_of_class[shard.classes()];
     let sparse =
-        config.sparse.map(|header| read_sparse(&file, header, &config.network, counts)).transpose()?;
+        config.sparse.map(|header| read_sparse(&classes, header, &config.network, counts)).transpose()?;
+    let files = (&file, &classes);
     let neighbours =
-        config.neighbours.map(|header| read_neighbours(&file, header, &config.network)).transpose()?;
-    let search = config.search.map(|header| read_search(&file, header, &config.network)).transpose()?;
+        config.neighbours.map(|header| read_neighbours(files, header, &config.network)).transpose()?;
+    let search = config.search.filter(|_| shard.is_whole());
+    let search = search.map(|header| read_search(&file, header, &config.network)).transpose()?;
     let (directory, read) = (snapshot.directory(), |path: &Path| snapshot.read(path));
     let text = config.text.then(|| TextPipeline::load_by(directory, &read)).transpose()?;
     let names = config.names.then(|| LabelNames::load_by(directory, &read)).transpose()?;
@@ -502,11 +475,10 @@ fn check_names(directory: &Path, model: &Model) -> Result<(), ModelError> {
 }
 
 /// A configuration from outside must not make us reserve absurd memory.
-fn check_shape(snapshot: &Snapshot, config: &NetworkConfig) -> Result<(), ModelError> {
+fn check_shape(snapshot: &Snapshot, config: &NetworkConfig, bytes: u64) -> Result<(), ModelError> {
     let widths_fit = !config.hidden.is_empty() && config.hidden.iter().all(|&w| w > 0 && w <= 1 << 20);
     let ids_fit = config.num_features <= u32::MAX as usize && config.num_classes <= u32::MAX as usize;
-    // No more numbers than the weights' file can hold.
-    let bytes = snapshot.file(MODEL_FILE)?.metadata().map_or(0, |found| found.len());
+    // No more numbers than the weights' files can hold.
     let first = config.hidden.first().copied().unwrap_or(0) as u64;
     let last = config.hidden.last().copied().unwrap_or(0) as u64;
     let numbers = (config.num_features as u64)
@@ -521,7 +493,7 @@ fn check_shape(snapshot: &Snapshot, config: &NetworkConfig) -> Result<(), ModelE
     Err(ModelError::Shape {
         path: snapshot.path(CONFIG_FILE),
         what: "network".into(),
-        expected: format!("a network whose weights fit into {MODEL_FILE} ({bytes} bytes)"),
+        expected: format!("a network whose weights fit into its files ({bytes} bytes)"),
         found: format!(
             "{} features, hidden {:?}, {} classes",
             config.num_features, config.hidden, config.num_classes

@@ -1,18 +1,20 @@
 //! The search index as tensors.
 //!
-//! Two levels of centres (vector, bias, spread), how many clusters each group has and how
-//! many classes each cluster, and the classes, cluster after cluster. What lists sparse
-//! weights and examples by feature follows from those and is not saved.
+//! How many clusters each group has and how many classes each cluster, the classes, cluster
+//! after cluster, and of groups, clusters and classes the vectors in a byte a number, with
+//! scales and biases. What lists sparse weights and examples by feature follows from those
+//! and is not saved.
 
 use std::path::Path;
 
 use super::tensor_file::{Tensor, TensorFile, matrix, vector};
 use super::tensors::check_sum;
 use super::{ModelError, SearchHeader};
-use crate::model::{Clusters, Level, NetworkConfig, Rows, SearchIndex};
+use crate::model::{Clusters, Codes, Level, NetworkConfig, Rows, SearchIndex};
 
 const GROUPS: &str = "search.groups";
 const CLUSTERS: &str = "search.clusters";
+const CLASSES: &str = "search.classes";
 const GROUP_LENGTHS: &str = "search.group_lengths";
 const LENGTHS: &str = "search.lengths";
 const MEMBERS: &str = "search.members";
@@ -41,11 +43,16 @@ pub(super) fn search_tensors<'a>(
         vector(LENGTHS, &lengths.clusters),
         vector(MEMBERS, &clusters.members),
     ];
-    for (name, level) in [(GROUPS, &clusters.groups), (CLUSTERS, &clusters.clusters)] {
-        let shape = (level.bias.len(), output.dim, output.stride);
-        tensors.push(matrix(&format!("{name}.centre"), &level.rows, shape));
-        tensors.push(vector(&format!("{name}.bias"), &level.bias));
+    let levels = [(GROUPS, &clusters.groups), (CLUSTERS, &clusters.clusters)];
+    for (name, level) in levels {
         tensors.push(vector(&format!("{name}.spread"), &level.spread));
+    }
+    let coded = levels.map(|(name, level)| (name, &level.means));
+    for (name, rows) in coded.into_iter().chain([(CLASSES, &clusters.classes)]) {
+        let shape = (rows.len(), output.dim, output.stride);
+        tensors.push(matrix(&format!("{name}.codes"), &rows.codes[..], shape));
+        tensors.push(vector(&format!("{name}.scale"), &rows.scale));
+        tensors.push(vector(&format!("{name}.bias"), &rows.bias));
     }
     tensors
 }
@@ -63,28 +70,33 @@ pub(super) fn read_search(
     check_sum(path, &group_lengths, header.clusters, "clusters of the search index")?;
     check_sum(path, &lengths, classes, "classes of the search index")?;
     check_classes(path, &members)?;
+    let level = |name: &str, len: usize| {
+        let spread = file.read_vector(&format!("{name}.spread"), len)?;
+        Ok::<_, ModelError>(Level { means: read_codes(file, name, len, network)?, spread })
+    };
     let clusters = Clusters {
-        groups: read_level(file, GROUPS, header.groups, network)?,
-        clusters: read_level(file, CLUSTERS, header.clusters, network)?,
+        groups: level(GROUPS, header.groups)?,
+        clusters: level(CLUSTERS, header.clusters)?,
         group_offsets: starts(&group_lengths),
         offsets: starts(&lengths),
+        classes: read_codes(file, CLASSES, classes, network)?,
         members,
     };
     Ok(SearchIndex::from_parts(clusters, header.effort, header.recall))
 }
 
-fn read_level(
+fn read_codes(
     file: &TensorFile<'_>,
     name: &str,
     len: usize,
     network: &NetworkConfig,
-) -> Result<Level, ModelError> {
+) -> Result<Codes, ModelError> {
     let width = network.hidden.last().copied().unwrap_or(0);
     let shape = (len, width, lookalike_kernels::padded(width));
-    Ok(Level {
-        rows: file.read_matrix(&format!("{name}.centre"), shape)?.to_vec(),
+    Ok(Codes {
+        codes: file.read_matrix(&format!("{name}.codes"), shape)?,
+        scale: file.read_vector(&format!("{name}.scale"), len)?,
         bias: file.read_vector(&format!("{name}.bias"), len)?,
-        spread: file.read_vector(&format!("{name}.spread"), len)?,
     })
 }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use lookalike_mapped::Buffer;
@@ -45,6 +46,12 @@ impl Number for half::bf16 {
 }
 impl Number for u32 {
     const DTYPE: Dtype = Dtype::U32;
+    fn is_finite(self) -> bool {
+        true
+    }
+}
+impl Number for i8 {
+    const DTYPE: Dtype = Dtype::I8;
     fn is_finite(self) -> bool {
         true
     }
@@ -176,30 +183,73 @@ impl<'a> TensorFile<'a> {
         })
     }
 
-    pub(super) fn read_matrix<T: Number>(
+    pub(super) fn read_matrix<T: Number>(&self, name: &str, shape: Shape) -> Result<Buffer<T>, ModelError> {
+        let (rows, dim, stride) = shape;
+        self.find::<T>(name, &[rows, dim])?;
+        let mut buffer = Buffer::<T>::zeroed(rows * stride);
+        self.read_rows_into(name, shape, 0..rows, &mut buffer)?;
+        Ok(buffer)
+    }
+
+    /// Some rows of a matrix; `out` has room for them.
+    pub(super) fn read_rows_into<T: Number>(
         &self,
         name: &str,
         (rows, dim, stride): Shape,
-    ) -> Result<Buffer<T>, ModelError> {
-        let place = self.find::<T>(name, &[rows, dim])?;
-        let mut buffer = Buffer::<T>::zeroed(rows * stride);
+        wanted: Range<usize>,
+        out: &mut [T],
+    ) -> Result<(), ModelError> {
+        let place = self.find::<T>(name, &[rows, dim])? + (wanted.start * dim * size_of::<T>()) as u64;
         if dim == stride {
-            self.fill(place, &mut buffer)?;
+            self.fill(name, place, out)?;
         } else if dim > 0 {
             let rows_at_once = (PIECE / (dim * size_of::<T>())).max(1);
-            let mut piece = vec![T::zeroed(); rows_at_once * dim];
-            let mut place = place;
-            for rows in buffer.chunks_mut(rows_at_once * stride) {
+            let fill = |piece: &mut Vec<T>, (i, rows): (usize, &mut [T])| {
                 let piece = &mut piece[..rows.len() / stride * dim];
-                self.fill(place, piece)?;
-                place += size_of_val(piece) as u64;
+                self.fill_piece(name, place + (i * rows_at_once * dim * size_of::<T>()) as u64, piece)?;
                 for (row, found) in rows.chunks_exact_mut(stride).zip(piece.chunks_exact(dim)) {
                     row[..dim].copy_from_slice(found);
                 }
-            }
+                Ok::<(), ModelError>(())
+            };
+            let pieces = out.par_chunks_mut(rows_at_once * stride).enumerate();
+            pieces.map_init(|| vec![T::zeroed(); rows_at_once * dim], fill).collect::<Result<(), _>>()?;
         }
-        self.check_finite(name, &buffer)?;
-        Ok(buffer)
+        Ok(())
+    }
+
+    /// Some numbers of a vector of `len`.
+    pub(super) fn read_part<T: Number>(
+        &self,
+        name: &str,
+        len: usize,
+        wanted: Range<usize>,
+    ) -> Result<Vec<T>, ModelError> {
+        let place = self.find::<T>(name, &[len])? + (wanted.start * size_of::<T>()) as u64;
+        let mut numbers = vec![T::zeroed(); wanted.len()];
+        self.fill(name, place, &mut numbers)?;
+        Ok(numbers)
+    }
+
+    /// Some columns of a matrix of unpadded rows; `out` has a row of `out_stride` for each.
+    pub(super) fn read_columns_into<T: Number>(
+        &self,
+        name: &str,
+        (rows, columns): (usize, usize),
+        wanted: Range<usize>,
+        (out, out_stride): (&mut [T], usize),
+    ) -> Result<(), ModelError> {
+        let start = self.find::<T>(name, &[rows, columns])?;
+        for (row, out) in out.chunks_mut(out_stride.max(1)).take(rows).enumerate() {
+            let place = start + ((row * columns + wanted.start) * size_of::<T>()) as u64;
+            self.fill_piece(name, place, &mut out[..wanted.len()])?;
+        }
+        Ok(())
+    }
+
+    /// Whether it has a matrix of this type and shape.
+    pub(super) fn expect<T: Number>(&self, name: &str, shape: &[usize]) -> Result<(), ModelError> {
+        self.find::<T>(name, shape).map(|_| ())
     }
 
     pub(super) fn read_vector<T: Number>(&self, name: &str, len: usize) -> Result<Vec<T>, ModelError> {
@@ -210,27 +260,30 @@ impl<'a> TensorFile<'a> {
     pub(super) fn read_all<T: Number>(&self, name: &str, shape: &[usize]) -> Result<Vec<T>, ModelError> {
         let place = self.find::<T>(name, shape)?;
         let mut numbers = vec![T::zeroed(); shape.iter().product()];
-        self.fill(place, &mut numbers)?;
-        self.check_finite(name, &numbers)?;
+        self.fill(name, place, &mut numbers)?;
         Ok(numbers)
     }
 
-    fn fill<T: Number>(&self, place: u64, numbers: &mut [T]) -> Result<(), ModelError> {
-        let read = disk::read_at(self.file, bytemuck::cast_slice_mut(numbers), place);
-        read.map_err(ModelError::io(&self.path))
+    /// Reads the numbers of a tensor that lies there, threads a piece each.
+    fn fill<T: Number>(&self, name: &str, place: u64, numbers: &mut [T]) -> Result<(), ModelError> {
+        let piece = PIECE / size_of::<T>();
+        numbers
+            .par_chunks_mut(piece)
+            .enumerate()
+            .try_for_each(|(i, numbers)| self.fill_piece(name, place + (i * PIECE) as u64, numbers))
     }
 
-    /// What is no number would make every answer none.
-    fn check_finite<T: Number>(&self, name: &str, numbers: &[T]) -> Result<(), ModelError> {
-        if numbers.par_chunks(PIECE).all(|numbers| numbers.iter().all(|&number| number.is_finite())) {
+    /// Reads some numbers of a tensor. What is no number would make every answer none.
+    fn fill_piece<T: Number>(&self, name: &str, place: u64, numbers: &mut [T]) -> Result<(), ModelError> {
+        let read = disk::read_at(self.file, bytemuck::cast_slice_mut(numbers), place);
+        read.map_err(ModelError::io(&self.path))?;
+        // All are looked at, finite or not: so it takes many at once.
+        if numbers.iter().fold(true, |all, &number| all & number.is_finite()) {
             return Ok(());
         }
         let expected = format!("finite numbers in {name}");
-        Err(ModelError::Damaged {
-            path: self.path.clone(),
-            expected,
-            found: "infinite or undefined ones".into(),
-        })
+        let found = "infinite or undefined ones".into();
+        Err(ModelError::Damaged { path: self.path.clone(), expected, found })
     }
 
     /// Where a tensor of this type and shape starts; it lies in the file.

@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use super::search::{OffsetLengths, search_tensors};
+use super::shards::{ClassFiles, ShardHeader};
 use super::tensor_file::{Tensor, TensorFile, matrix, numbers, vector, write};
 use super::{ModelError, NeighboursHeader, RefreshHeader, SparseHeader, TablesHeader};
 use crate::hashing::TableCodes;
@@ -15,30 +16,49 @@ use crate::optim::{HiddenMoments, NetworkMoments, RowMoments, ScalarMoments};
 use crate::sampling::FeatureLists;
 use crate::train::{LastRefresh, SavedTables, TrainingState};
 
-/// Writes all that a model predicts with.
-pub(super) fn write_model(path: &Path, model: &Model) -> Result<(), ModelError> {
+/// Which tensors go into a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Which {
+    /// All, where one process has all classes.
+    All,
+    /// What ranks have in common, which the first one writes.
+    Common,
+    /// What belongs to the classes of a rank.
+    OfClasses,
+}
+
+/// Writes what a model predicts with.
+pub(super) fn write_model(path: &Path, model: &Model, which: Which) -> Result<(), ModelError> {
     let (sparse, neighbours) = (model.sparse.as_ref(), model.neighbours.as_ref());
     let lengths = sparse.map_or(vec![], SparsePart::lengths);
     let example_lengths = neighbours.map_or(vec![], Neighbours::lengths);
     let class_lengths = neighbours.map_or(vec![], Neighbours::class_lengths);
     let offsets = model.search.as_ref().map(|search| OffsetLengths::of(&search.clusters));
-    let mut tensors = weights_of(&model.network);
-    tensors.push(vector(CLASS_COUNTS, &model.frequencies.examples_of_class));
-    if let Some(sparse) = sparse {
-        tensors.push(vector(SPARSE[0], &lengths));
-        tensors.push(vector(SPARSE[1], &sparse.features));
-        tensors.push(vector(SPARSE[2], sparse.weights()));
+    let mut tensors = Vec::new();
+    if which != Which::Common {
+        tensors.extend(class_weights_of(&model.network));
+        if let Some(sparse) = sparse {
+            tensors.push(vector(SPARSE[0], &lengths));
+            tensors.push(vector(SPARSE[1], &sparse.features));
+            tensors.push(vector(SPARSE[2], sparse.weights()));
+        }
+        if let Some(neighbours) = neighbours {
+            tensors.push(vector(NEIGHBOURS[3], &class_lengths));
+            tensors.push(vector(NEIGHBOURS[4], neighbours.members()));
+        }
     }
-    if let Some(neighbours) = neighbours {
-        let (features, values) = neighbours.entries();
-        tensors.push(vector(NEIGHBOURS[0], &example_lengths));
-        tensors.push(vector(NEIGHBOURS[1], features));
-        tensors.push(vector(NEIGHBOURS[2], values));
-        tensors.push(vector(NEIGHBOURS[3], &class_lengths));
-        tensors.push(vector(NEIGHBOURS[4], neighbours.members()));
-    }
-    if let (Some(search), Some(lengths)) = (&model.search, &offsets) {
-        tensors.extend(search_tensors(&search.clusters, lengths, &model.network.output));
+    if which != Which::OfClasses {
+        tensors.extend(common_weights_of(&model.network));
+        tensors.push(vector(CLASS_COUNTS, &model.frequencies.examples_of_class));
+        if let Some(neighbours) = neighbours {
+            let (features, values) = neighbours.entries();
+            tensors.push(vector(NEIGHBOURS[0], &example_lengths));
+            tensors.push(vector(NEIGHBOURS[1], features));
+            tensors.push(vector(NEIGHBOURS[2], values));
+        }
+        if let (Some(search), Some(lengths)) = (&model.search, &offsets) {
+            tensors.extend(search_tensors(&search.clusters, lengths, &model.network.output));
+        }
     }
     write(path, tensors)
 }
@@ -48,48 +68,62 @@ pub(super) fn write_model(path: &Path, model: &Model) -> Result<(), ModelError> 
 pub(super) fn write_state(
     path: &Path,
     model: &Model,
-    state: &TrainingState,
-    refresh: Option<&LastRefresh>,
+    (state, refresh): (&TrainingState, Option<&LastRefresh>),
+    which: Which,
 ) -> Result<(), ModelError> {
-    let mut tensors = moments_of(&model.network, &state.moments);
-    tensors.extend(state.held_out.as_ref().map(|held_out| vector(HELD_OUT, held_out)));
-    if let Some(SavedTables { shape, codes, mean, .. }) = refresh.and_then(|refresh| refresh.tables.as_ref())
-    {
-        let shape = (shape.l, model.num_classes(), model.num_classes());
-        tensors.push(match codes {
-            TableCodes::Narrow(codes) => matrix(CODES, codes, shape),
-            TableCodes::Wide(codes) => matrix(CODES, codes, shape),
-        });
-        tensors.push(vector(MEAN, mean));
+    let mut tensors = Vec::new();
+    let tables = refresh.and_then(|refresh| refresh.tables.as_ref());
+    if which != Which::Common {
+        tensors.extend(row_moments_of("output", &model.network.output, &state.moments.output));
+        tensors.extend(scalar_moments_of("output.bias", &state.moments.output.bias));
+        if let Some(SavedTables { shape, codes, .. }) = tables {
+            let classes = model.network.output.len;
+            let shape = (shape.l, classes, classes);
+            tensors.push(match codes {
+                TableCodes::Narrow(codes) => matrix(CODES, codes, shape),
+                TableCodes::Wide(codes) => matrix(CODES, codes, shape),
+            });
+        }
     }
-    if let Some(near) = refresh.and_then(|refresh| refresh.near.as_ref()) {
-        tensors.push(vector(NEAR[0], &near.lengths));
-        tensors.push(vector(NEAR[1], &near.classes));
-        tensors.push(vector(NEAR[2], &near.weights));
+    if which != Which::OfClasses {
+        tensors.extend(common_moments_of(&model.network, &state.moments));
+        tensors.extend(state.held_out.as_ref().map(|held_out| vector(HELD_OUT, held_out)));
+        tensors.extend(tables.map(|tables| vector(MEAN, &tables.mean)));
+        if let Some(near) = refresh.and_then(|refresh| refresh.near.as_ref()) {
+            tensors.push(vector(NEAR[0], &near.lengths));
+            tensors.push(vector(NEAR[1], &near.classes));
+            tensors.push(vector(NEAR[2], &near.weights));
+        }
     }
     write(path, tensors)
 }
 
 impl TensorFile<'_> {
-    /// A network of this shape.
-    pub(super) fn read_network(&self, config: &NetworkConfig) -> Result<Network, ModelError> {
-        let mut network = Network::zeroed(config.clone());
-        self.read_rows("input", &mut network.input)?;
+    /// A network of this shape, with the class vectors that `classes` have.
+    pub(super) fn read_network(
+        &self,
+        config: &NetworkConfig,
+        classes: &ClassFiles<'_>,
+    ) -> Result<Network, ModelError> {
+        // Rows are made when it is known that the files have them.
+        let mut network =
+            Network::zeroed(NetworkConfig { num_features: 0, num_classes: 0, ..config.clone() });
+        network.config = config.clone();
+        let Rows { dim, stride, .. } = network.input;
+        network.input.len = config.num_features;
+        let shape = (config.num_features, dim, stride);
+        network.input.weights = self.read_numbers("input.weight", config.storage, shape)?;
         network.input_bias = self.read_vector("input.bias", config.hidden[0])?;
         for (i, layer) in network.hidden.iter_mut().enumerate() {
             let shape = (layer.inputs, layer.outputs, layer.stride);
             layer.w = self.read_matrix(&format!("hidden.{i}.weight"), shape)?;
             layer.bias = self.read_vector(&format!("hidden.{i}.bias"), layer.outputs)?;
         }
-        self.read_rows("output", &mut network.output)?;
-        network.output.bias = self.read_vector("output.bias", config.num_classes)?;
+        let Rows { dim, stride, .. } = network.output;
+        network.output.len = classes.len();
+        network.output.weights = classes.numbers("output.weight", config.storage, (dim, stride))?;
+        network.output.bias = classes.vector("output.bias")?;
         Ok(network)
-    }
-
-    fn read_rows(&self, name: &str, rows: &mut Rows) -> Result<(), ModelError> {
-        let shape = (rows.len, rows.dim, rows.stride);
-        rows.weights = self.read_numbers(&format!("{name}.weight"), rows.weights.storage(), shape)?;
-        Ok(())
     }
 
     /// How many training examples each class had.
@@ -102,17 +136,17 @@ impl TensorFile<'_> {
         self.read_vector(HELD_OUT, count)
     }
 
-    /// What the last refresh left, of a model with so many features and classes.
+    /// What the last refresh left, of a model with so many features.
     pub(super) fn read_refresh(
         &self,
         header: &RefreshHeader,
-        (features, classes): (usize, usize),
+        features: usize,
+        classes: &ClassFiles<'_>,
     ) -> Result<LastRefresh, ModelError> {
         let tables = header.tables.map(|TablesHeader { seed, shape, wide, mean }| {
-            let size = [shape.l, classes];
             let codes = match wide {
-                true => TableCodes::Wide(self.read_all(CODES, &size)?),
-                false => TableCodes::Narrow(self.read_all(CODES, &size)?),
+                true => TableCodes::Wide(classes.columns(CODES, shape.l)?),
+                false => TableCodes::Narrow(classes.columns(CODES, shape.l)?),
             };
             let mean = self.read_vector(MEAN, mean)?;
             Ok::<_, ModelError>(SavedTables { seed, shape, codes, mean })
@@ -128,7 +162,11 @@ impl TensorFile<'_> {
     }
 
     /// The moments of a network.
-    pub(super) fn read_moments(&self, network: &Network) -> Result<NetworkMoments, ModelError> {
+    pub(super) fn read_moments(
+        &self,
+        network: &Network,
+        classes: &ClassFiles<'_>,
+    ) -> Result<NetworkMoments, ModelError> {
         let hidden = network.hidden.iter().enumerate().map(|(i, layer)| {
             let shape = (layer.inputs, layer.outputs, layer.stride);
             Ok(HiddenMoments {
@@ -137,23 +175,26 @@ impl TensorFile<'_> {
                 bias: self.read_scalar_moments(&format!("hidden.{i}.bias"), layer.outputs)?,
             })
         });
+        let (input, output) = (&network.input, &network.output);
+        let (shape, storage) = ((input.len, input.dim, input.stride), network.config.storage);
         Ok(NetworkMoments {
-            input: self.read_row_moments("input", &network.input)?,
+            input: RowMoments {
+                m: self.read_numbers("input.weight.m", storage, shape)?,
+                v: self.read_numbers("input.weight.v", storage, shape)?,
+                last: self.read_vector("input.last", input.len)?,
+                bias: ScalarMoments::default(),
+            },
             input_bias: self.read_scalar_moments("input.bias", network.input_bias.len())?,
             hidden: hidden.collect::<Result<_, ModelError>>()?,
-            output: self.read_row_moments("output", &network.output)?,
-        })
-    }
-
-    fn read_row_moments(&self, name: &str, rows: &Rows) -> Result<RowMoments, ModelError> {
-        let (shape, storage) = ((rows.len, rows.dim, rows.stride), rows.weights.storage());
-        Ok(RowMoments {
-            m: self.read_numbers(&format!("{name}.weight.m"), storage, shape)?,
-            v: self.read_numbers(&format!("{name}.weight.v"), storage, shape)?,
-            last: self.read_vector(&format!("{name}.last"), rows.len)?,
-            bias: match rows.bias.len() {
-                0 => ScalarMoments::default(),
-                len => self.read_scalar_moments(&format!("{name}.bias"), len)?,
+            output: RowMoments {
+                m: classes.numbers("output.weight.m", storage, (output.dim, output.stride))?,
+                v: classes.numbers("output.weight.v", storage, (output.dim, output.stride))?,
+                last: classes.vector("output.last")?,
+                bias: ScalarMoments {
+                    m: classes.vector("output.bias.m")?,
+                    v: classes.vector("output.bias.v")?,
+                    last: classes.vector("output.bias.last")?,
+                },
             },
         })
     }
@@ -184,23 +225,22 @@ const SPARSE: [&str; 3] = ["sparse.lengths", "sparse.features", "sparse.weights"
 
 /// Reads the sparse part, and checks what prediction relies on.
 pub(super) fn read_sparse(
-    file: &TensorFile<'_>,
+    classes: &ClassFiles<'_>,
     header: SparseHeader,
     network: &NetworkConfig,
     class_counts: &[u32],
 ) -> Result<SparsePart, ModelError> {
-    let path = file.path();
-    let lengths: Vec<u32> = file.read_vector(SPARSE[0], network.num_classes)?;
-    let features: Vec<u32> = file.read_vector(SPARSE[1], header.entries)?;
-    let weights: Vec<f32> = file.read_vector(SPARSE[2], header.entries)?;
+    let path = classes.path();
+    let lists = classes.lists(SPARSE[0], "entries of the sparse part", ShardHeader::sparse_entries)?;
+    let features: Vec<u32> = classes.entries(SPARSE[1], &lists)?;
+    let weights: Vec<f32> = classes.entries(SPARSE[2], &lists)?;
     let damaged =
         |expected: String, found: String| ModelError::Damaged { path: path.into(), expected, found };
-    check_sum(path, &lengths, header.entries, "entries of the sparse part")?;
     if !header.blend.is_finite() {
         return Err(damaged("a finite blend of the sparse part".into(), header.blend.to_string()));
     }
     let sparse = SparsePart::from_parts(
-        &lengths,
+        &lists.lengths,
         features,
         weights,
         (header.blend, header.start.unwrap_or_default()),
@@ -229,7 +269,7 @@ const NEIGHBOURS: [&str; 5] = [
 
 /// Reads the kept training examples, and checks what prediction relies on.
 pub(super) fn read_neighbours(
-    file: &TensorFile<'_>,
+    (file, classes): (&TensorFile<'_>, &ClassFiles<'_>),
     header: NeighboursHeader,
     network: &NetworkConfig,
 ) -> Result<Neighbours, ModelError> {
@@ -237,10 +277,9 @@ pub(super) fn read_neighbours(
     let lengths: Vec<u32> = file.read_vector(NEIGHBOURS[0], header.examples)?;
     let features: Vec<u32> = file.read_vector(NEIGHBOURS[1], header.entries)?;
     let values = file.read_vector(NEIGHBOURS[2], header.entries)?;
-    let class_lengths: Vec<u32> = file.read_vector(NEIGHBOURS[3], network.num_classes)?;
-    let members: Vec<u32> = file.read_vector(NEIGHBOURS[4], header.members)?;
+    let lists = classes.lists(NEIGHBOURS[3], "training examples of classes", ShardHeader::members)?;
+    let members: Vec<u32> = classes.entries(NEIGHBOURS[4], &lists)?;
     check_sum(path, &lengths, header.entries, "features of training examples")?;
-    check_sum(path, &class_lengths, header.members, "training examples of classes")?;
     for (what, ids, count) in [
         ("features of training examples", &features, network.num_features),
         ("training examples of classes", &members, header.examples),
@@ -256,7 +295,7 @@ pub(super) fn read_neighbours(
     }
     let num_features = network.num_features;
     let weight = header.weight;
-    Ok(Neighbours::from_parts(num_features, &lengths, features, values, &class_lengths, members, weight))
+    Ok(Neighbours::from_parts(num_features, &lengths, features, values, &lists.lengths, members, weight))
 }
 
 /// Lengths of lists must add up to what is in them.
@@ -269,12 +308,16 @@ pub(super) fn check_sum(path: &Path, lengths: &[u32], expected: usize, what: &st
     Err(ModelError::Damaged { path: path.into(), expected, found: total.to_string() })
 }
 
-fn weights_of(network: &Network) -> Vec<Tensor<'_>> {
-    let mut list =
-        vec![vector("input.bias", &network.input_bias), vector("output.bias", &network.output.bias)];
-    for (name, rows) in [("input", &network.input), ("output", &network.output)] {
-        list.push(numbers(&format!("{name}.weight"), &rows.weights, (rows.len, rows.dim, rows.stride)));
-    }
+fn class_weights_of(network: &Network) -> [Tensor<'_>; 2] {
+    let rows = &network.output;
+    let weights = numbers("output.weight", &rows.weights, (rows.len, rows.dim, rows.stride));
+    [weights, vector("output.bias", &rows.bias)]
+}
+
+fn common_weights_of(network: &Network) -> Vec<Tensor<'_>> {
+    let rows = &network.input;
+    let weights = numbers("input.weight", &rows.weights, (rows.len, rows.dim, rows.stride));
+    let mut list = vec![weights, vector("input.bias", &network.input_bias)];
     for (i, layer) in network.hidden.iter().enumerate() {
         let shape = (layer.inputs, layer.outputs, layer.stride);
         list.push(matrix(&format!("hidden.{i}.weight"), &layer.w[..], shape));
@@ -283,15 +326,17 @@ fn weights_of(network: &Network) -> Vec<Tensor<'_>> {
     list
 }
 
-fn moments_of<'a>(network: &Network, moments: &'a NetworkMoments) -> Vec<Tensor<'a>> {
-    let mut list = Vec::new();
-    let layers = [("input", &network.input, &moments.input), ("output", &network.output, &moments.output)];
-    for (name, rows, moments) in layers {
-        let shape = (rows.len, rows.dim, rows.stride);
-        list.push(numbers(&format!("{name}.weight.m"), &moments.m, shape));
-        list.push(numbers(&format!("{name}.weight.v"), &moments.v, shape));
-        list.push(vector(&format!("{name}.last"), &moments.last));
-    }
+fn row_moments_of<'a>(name: &str, rows: &Rows, moments: &'a RowMoments) -> [Tensor<'a>; 3] {
+    let shape = (rows.len, rows.dim, rows.stride);
+    [
+        numbers(&format!("{name}.weight.m"), &moments.m, shape),
+        numbers(&format!("{name}.weight.v"), &moments.v, shape),
+        vector(&format!("{name}.last"), &moments.last),
+    ]
+}
+
+fn common_moments_of<'a>(network: &Network, moments: &'a NetworkMoments) -> Vec<Tensor<'a>> {
+    let mut list: Vec<Tensor<'a>> = row_moments_of("input", &network.input, &moments.input).into();
     for (i, (layer, moments)) in network.hidden.iter().zip(&moments.hidden).enumerate() {
         let shape = (layer.inputs, layer.outputs, layer.stride);
         list.push(matrix(&format!("hidden.{i}.weight.m"), &moments.m[..], shape));
@@ -299,7 +344,6 @@ fn moments_of<'a>(network: &Network, moments: &'a NetworkMoments) -> Vec<Tensor<
         list.extend(scalar_moments_of(&format!("hidden.{i}.bias"), &moments.bias));
     }
     list.extend(scalar_moments_of("input.bias", &moments.input_bias));
-    list.extend(scalar_moments_of("output.bias", &moments.output.bias));
     list
 }
 

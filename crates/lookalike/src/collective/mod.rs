@@ -40,9 +40,6 @@ pub trait Collective: Send + Sync + std::fmt::Debug {
     /// has for rank i goes there, and what rank i has for this one comes in its place.
     fn exchange_bytes(&self, mine: &[u8], theirs: &mut [u8]);
 
-    /// Rank 0 gets everybody's bytes, in the order of ranks; `all` is empty elsewhere.
-    fn collect_bytes(&self, mine: &[u8], all: &mut [u8]);
-
     /// Everybody gets the bytes of rank `root`.
     fn broadcast_bytes(&self, root: usize, bytes: &mut [u8]);
 
@@ -120,9 +117,6 @@ impl Collective for Alone {
     }
     fn exchange_bytes(&self, mine: &[u8], theirs: &mut [u8]) {
         theirs.copy_from_slice(mine);
-    }
-    fn collect_bytes(&self, mine: &[u8], all: &mut [u8]) {
-        all.copy_from_slice(mine);
     }
     fn broadcast_bytes(&self, _: usize, _: &mut [u8]) {}
     fn barrier(&self) {}

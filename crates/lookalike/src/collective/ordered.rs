@@ -12,8 +12,6 @@ use super::Collective;
 
 /// Everybody sends everything to everybody as long as nobody gets more bytes than this.
 const SMALL_BYTES: usize = 16 << 10;
-/// Bytes that go to rank 0 in one message: what MPI counts with 31 bits.
-const CHUNK_BYTES: usize = 64 << 20;
 
 impl dyn Collective + '_ {
     /// Element by element, the sum over all ranks.
@@ -62,42 +60,6 @@ impl dyn Collective + '_ {
         let all = self.gather(&padded);
         let texts = lens.iter().enumerate().map(|(rank, &len)| &all[rank * longest..][..len as usize]);
         texts.map(<[u8]>::to_vec).collect()
-    }
-
-    /// Rank 0 gets the values of all ranks, one rank's after the other's; they may be
-    /// differently many, and more than fit in a message. Nothing comes elsewhere.
-    pub fn collect<T: Pod>(&self, mine: &[T]) -> Vec<T> {
-        if self.size() == 1 {
-            return mine.to_vec();
-        }
-        let lens = self.gather(&[mine.len() as u64]);
-        let is_first = self.rank() == 0;
-        let total: u64 = lens.iter().sum();
-        let mut joined = vec![T::zeroed(); if is_first { total as usize } else { 0 }];
-        let chunk = (CHUNK_BYTES / size_of::<T>().max(1)).max(1);
-        let longest = lens.iter().copied().max().unwrap_or(0) as usize;
-        let starts: Vec<usize> = lens
-            .iter()
-            .scan(0, |next, &len| {
-                let start = *next;
-                *next += len as usize;
-                Some(start)
-            })
-            .collect();
-        for from in (0..longest).step_by(chunk) {
-            let width = chunk.min(longest - from);
-            let mut block = mine.get(from..mine.len().min(from + width)).unwrap_or(&[]).to_vec();
-            block.resize(width, T::zeroed());
-            let mut blocks = vec![T::zeroed(); if is_first { width * self.size() } else { 0 }];
-            self.collect_bytes(bytemuck::cast_slice(&block), bytemuck::cast_slice_mut(&mut blocks));
-            if is_first {
-                for ((block, &start), &len) in blocks.chunks_exact(width).zip(&starts).zip(&lens) {
-                    let there = (len as usize).saturating_sub(from).min(width);
-                    joined[start + from..][..there].copy_from_slice(&block[..there]);
-                }
-            }
-        }
-        joined
     }
 }
 

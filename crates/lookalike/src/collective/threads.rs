@@ -87,15 +87,6 @@ impl Collective for Threads {
         });
     }
 
-    fn collect_bytes(&self, mine: &[u8], all: &mut [u8]) {
-        self.count(if self.rank == 0 { 0 } else { mine.len() as u64 });
-        self.meet(mine, |rank, block| {
-            if self.rank == 0 {
-                all[rank * mine.len()..][..mine.len()].copy_from_slice(block);
-            }
-        });
-    }
-
     fn broadcast_bytes(&self, root: usize, bytes: &mut [u8]) {
         let is_root = self.rank == root;
         self.count(if is_root { sent_bytes(self.size(), bytes.len()) } else { 0 });

@@ -21,9 +21,9 @@
 //! A file can come from anywhere. Opening checks the header's checksum, the
 //! exact length, the whole law of [`Examples`] and the checksum of every section:
 //! two passes at the speed of memory; nothing is ever allocated by a number in the
-//! file. A file of up to [`READ_BYTES_MAX`] is read into memory, so that others may
-//! do with it what they like; a larger one is mapped, and must be left alone while
-//! it is used.
+//! file. A file of up to [`READ_BYTES_MAX`], and of a quarter of the memory that the
+//! process may have, is read into memory, so that others may do with it what they like; a
+//! larger one is mapped, and must be left alone while it is used.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -43,6 +43,10 @@ pub const VERSION: u64 = 1;
 
 /// Larger files are used in place: they need not fit into memory.
 pub const READ_BYTES_MAX: u64 = 1 << 30;
+
+/// A file that is read leaves room for the model and all else: so many times its length
+/// must be there.
+const ROOM: usize = 4;
 
 const HEADER_WORDS: usize = 16;
 const HEADER_BYTES: usize = HEADER_WORDS * 8;
@@ -103,7 +107,8 @@ impl Bytes {
     /// Reads a small file; a large one stays mapped.
     fn of(map: MappedFile) -> io::Result<Self> {
         let length = map.bytes().len();
-        if length as u64 > READ_BYTES_MAX || !can_reserve(length) {
+        let leaves_room = can_reserve(length.saturating_mul(ROOM));
+        if length as u64 > READ_BYTES_MAX || !leaves_room {
             return Ok(Self::Mapped(map));
         }
         let mut bytes = Buffer::zeroed(length);

@@ -42,6 +42,9 @@ use crate::scratch::grow;
 pub const TRUTH: u32 = 1;
 /// Flag of an entry whose class was drawn at random.
 pub const DRAWN: u32 = 2;
+/// Both flags: of an entry whose class was found, and stays as a drawn one if it is not
+/// among the best. Settled before a loss sees it.
+pub(crate) const SPARED: u32 = TRUTH | DRAWN;
 
 /// The losses by name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -35,7 +35,7 @@ pub use neighbours::Neighbours;
 pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};
 pub(crate) use rows::with_numbers;
 pub use rows::{Numbers, Rows, Storage};
-pub use search::{ClusterScratch, Clusters, Level, SearchIndex, StrongClasses, StrongScratch};
+pub use search::{ClusterScratch, Clusters, Codes, Level, SearchIndex, StrongClasses, StrongScratch};
 pub use sparse::{MeanRows, Postings, SparsePart, SparseStart};
 pub use view::{RowData, RowsView};
 
@@ -133,6 +133,14 @@ impl Model {
     /// The number of parameters.
     pub fn num_parameters(&self) -> usize {
         self.network.num_parameters() + self.sparse.as_ref().map_or(0, SparsePart::num_entries)
+    }
+
+    /// Keeps the class vectors in another storage from here on, for answers alone. In bf16
+    /// each number is within 2^-9 of what it was, relatively, so no score of an embedding
+    /// `E` changes by more than `2^-9 · Σ |w_i · E_i|`.
+    pub fn store_classes(&mut self, storage: Storage) {
+        let weights = &mut self.network.output.weights;
+        *weights = std::mem::replace(weights, Numbers::zeroed(storage, 0)).stored_as(storage);
     }
 
     /// Makes what parts of the model make on first use. To be called where nothing else

@@ -18,6 +18,7 @@
 //! without looking at any other. Memory: 6 bytes a kept feature and at most as much for
 //! the index, 8 bytes a label.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 mod change;
@@ -166,6 +167,15 @@ impl Neighbours {
     /// The same with another [`weight`](Self::weight).
     pub fn weighted(self, weight: f32) -> Self {
         Self { weight, ..self }
+    }
+
+    /// The same with the examples of some classes only, which are numbered from the first of
+    /// them. All examples stay: which are nearest does not depend on who asks.
+    pub fn of_shard(self, classes: Range<usize>) -> Self {
+        let class_lengths = lengths(&self.class_offsets[classes.start..=classes.end]);
+        let members = self.class_offsets[classes.start] as usize..self.class_offsets[classes.end] as usize;
+        let (class_offsets, members) = (offsets(&class_lengths), self.members[members].to_vec());
+        Self { class_offsets, members, index: OnceLock::new(), ..self }
     }
 
     /// `exp(SHARPNESS · cos) - 1`, or 0 for a cosine that is negative or no number.

@@ -67,6 +67,23 @@ impl Numbers {
         taken
     }
 
+    /// The same in another storage, each the nearest number that it knows.
+    pub fn stored_as(self, storage: Storage) -> Self {
+        fn convert<A: Element, B: Element>(from: &[A]) -> Buffer<B> {
+            let mut to = Buffer::zeroed(from.len());
+            let pairs = to.par_chunks_mut(1 << 16).zip(from.par_chunks(1 << 16));
+            pairs.for_each(|(to, from)| {
+                to.iter_mut().zip(from).for_each(|(to, x)| *to = B::from_f32(x.to_f32()));
+            });
+            to
+        }
+        match (self, storage) {
+            (Self::F32(from), Storage::Bf16) => Self::Bf16(convert(&from)),
+            (Self::Bf16(from), Storage::F32) => Self::F32(convert(&from)),
+            (same, _) => same,
+        }
+    }
+
     /// Their storage.
     pub fn storage(&self) -> Storage {
         match self {

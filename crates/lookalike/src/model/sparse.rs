@@ -67,6 +67,12 @@ impl SparseStart {
         }
     }
 
+    /// What the frequency of classes with so many examples adds to their sparse scores.
+    pub fn priors(self, class_counts: &[u32]) -> Vec<f32> {
+        let prior = |&count: &u32| self.prior() * (count.max(1) as f32).ln();
+        class_counts.iter().map(prior).collect()
+    }
+
     /// By how much the learning rate is multiplied.
     pub fn rate(self) -> f32 {
         match self {
@@ -123,10 +129,25 @@ impl SparsePart {
         start: MeanRows,
         class_counts: &[u32],
     ) -> (Self, Vec<f32>) {
+        let classes = 0..examples.num_classes;
+        Self::from_means_of(classes, examples, chosen, normalise, start, class_counts)
+    }
+
+    /// As [`from_means`](Self::from_means), of some classes: the first row is that of the
+    /// first of them. The counts are those of all classes.
+    pub fn from_means_of(
+        classes: Range<usize>,
+        examples: &Examples<'_>,
+        chosen: &[u32],
+        normalise: Normalise,
+        start: MeanRows,
+        class_counts: &[u32],
+    ) -> (Self, Vec<f32>) {
         let by_class = ExamplesOfClass::new(examples, chosen);
         let mut workers = PerThread::<MeanWorker>::default();
         workers.prepare();
-        let rows: Vec<(Vec<(u32, f32)>, f32)> = (0..examples.num_classes)
+        let class_counts = &class_counts[classes.clone()];
+        let rows: Vec<(Vec<(u32, f32)>, f32)> = classes
             .into_par_iter()
             .map(|class| workers.with(|worker| worker.row(examples, by_class.of(class), normalise, start)))
             .collect();
@@ -200,8 +221,7 @@ impl SparsePart {
 
     /// Says how many training examples each class has had by now.
     pub fn set_class_counts(&mut self, class_counts: &[u32]) {
-        let prior = |&count: &u32| self.start.prior() * (count.max(1) as f32).ln();
-        self.priors = class_counts.iter().map(prior).collect();
+        self.priors = self.start.priors(class_counts);
     }
 
     /// What the weights of a class score an example whose values are multiplied by

@@ -36,7 +36,7 @@ pub(super) fn rerank(
 ) {
     scratch.workers.prepare();
     let workers = &scratch.workers;
-    out.fill_each(batch.len(), few.model.num_classes(), |position, slot| {
+    out.fill_each(batch.len(), few.bias.len(), |position, slot| {
         workers.with(|RerankWorker { neighbours, ranker }| {
             let query = Query::new(examples, batch, embeddings, position);
             let part = few.model.neighbours.as_ref();

@@ -13,9 +13,9 @@ const PLACES: usize = 5;
 /// The least effort that is tried; each further one is twice the last.
 const EFFORT_MIN: usize = 64;
 
-/// How many times as long a class vector takes that is looked at alone, and not in the
-/// order in which all lie in memory: with more effort an exact search is faster.
-const GATHERED_COST: usize = 2;
+/// How many times as long a class takes that is looked at in its cluster, centres included,
+/// as one that is scored in the order in which all lie in memory.
+const LOOK_COST: usize = 2;
 
 /// With fewer classes, all are scored as fast as they are searched.
 pub const INDEXED_CLASSES_MIN: usize = 2000;
@@ -38,7 +38,7 @@ fn choose(cpu: Cpu, model: &Model, examples: &Examples<'_>, judges: &[u32]) -> (
     let predictor = Predictor::new(model, cpu);
     let exact = predictor.rank(examples, judges, Ask::best(PLACES));
     let mut effort = EFFORT_MIN;
-    while effort < model.num_classes() / GATHERED_COST {
+    while effort < model.num_classes() / LOOK_COST {
         let search = Search::Fast { effort: Some(effort) };
         let found = predictor.rank(examples, judges, Ask { search, ..Ask::best(PLACES) });
         let recall = Recall::of(&found, &exact).share();

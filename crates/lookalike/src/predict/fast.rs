@@ -1,13 +1,13 @@
 //! Fast search: each part of the model proposes, and what it proposes is scored.
 //!
-//! For one example: clusters of class vectors give about `effort` classes, lists of the
-//! classes that weigh its features most give as many (with the sums of those
-//! weights), and the nearest training examples give their classes. All of them get
-//! their dense score; with what is known of the other parts by then, a few dozen are left,
-//! and those are scored exactly, as [`super::few`] does it. So what is answered has the
-//! bits of an exact search; what is not found is missing.
+//! For one example: clusters of class vectors give about `effort` classes with about what
+//! they score, lists of the classes that weigh its features most give some hundred (with the
+//! sums of those weights), and the nearest training examples give their classes. Those that
+//! no cluster gave get their dense score; with what is known of the other parts by then, a
+//! few dozen are left, and those are scored exactly, as [`super::few`] does it. So what is
+//! answered has the bits of an exact search; what is not found is missing.
 //!
-//! `O(√classes / 4 + effort)` products an example.
+//! `O(√classes + effort)` products an example.
 
 use super::best::Best;
 use super::candidates::CandidateRanker;
@@ -22,6 +22,10 @@ use crate::scratch::PerThread;
 
 /// Weights of classes that are added up for each class that is looked at.
 const ADDITIONS_PER_CLASS: usize = 16;
+/// Of the classes that are looked at, one in so many may come from lists of weights alone.
+const LISTED_SHARE: usize = 4;
+/// That many of them may in any case.
+const LISTED_MIN: usize = 64;
 /// Classes that are scored exactly: so many times those that are asked for, and so many
 /// more, as the sums they are chosen by are not complete.
 const SCORED_TIMES: usize = 2;
@@ -94,8 +98,10 @@ struct Proposals {
     /// By class: whether it is among `classes`.
     is_in: Vec<bool>,
     classes: Vec<u32>,
-    /// Products and biases.
+    /// Products and biases, about.
     dense: Vec<f32>,
+    /// Those of classes that no cluster gave.
+    others: Vec<f32>,
     chosen: Vec<u32>,
 }
 
@@ -103,9 +109,25 @@ impl Proposals {
     fn collect(&mut self, search: &FastSearch<'_>, query: Query<'_>, near: Near<'_>) {
         let FastSearch { few, index, effort } = *search;
         let model = few.model;
-        self.classes.drain(..).for_each(|class| self.is_in[class as usize] = false);
-        self.is_in.resize(model.num_classes(), false);
-        let Self { clusters, strong, is_in, classes, best, .. } = self;
+        let Self { clusters, strong, is_in, classes, dense, others, best, .. } = self;
+        // Where class vectors are all there is, no class comes twice.
+        let sparse = sparse_of(model);
+        let is_one_part = sparse.is_none() && model.neighbours.is_none();
+        if !is_one_part {
+            classes.iter().for_each(|&class| is_in[class as usize] = false);
+            is_in.resize(model.num_classes(), false);
+        }
+        classes.clear();
+        dense.clear();
+        index.clusters.visit(few.cpu, query.embedding, effort, clusters, |found, scores| {
+            classes.extend_from_slice(found);
+            dense.extend_from_slice(scores);
+        });
+        if is_one_part {
+            return;
+        }
+        classes.iter().for_each(|&class| is_in[class as usize] = true);
+        let from_clusters = classes.len();
         let mut add = |class: u32| {
             let is_in = &mut is_in[class as usize];
             if !*is_in {
@@ -114,20 +136,18 @@ impl Proposals {
             }
         };
         near.classes().iter().copied().for_each(&mut add);
-        if let Some(sparse) = sparse_of(model) {
+        if let Some(sparse) = sparse {
             let factor = sparse.blend() * model.network.config.normalise.factor(query.features.1);
             let lists = index.strong(sparse, model.num_features());
             lists.walk(query.features, factor, model.num_classes(), ADDITIONS_PER_CLASS * effort, strong);
-            best.reset(effort);
+            best.reset((effort / LISTED_SHARE).max(LISTED_MIN));
             for &class in strong.met() {
                 best.offer(strong.sum(class) + few.bias[class as usize], class);
             }
             best.ranked().for_each(|(_, class)| add(class));
         }
-        index.clusters.visit(few.cpu, query.embedding, effort, clusters, |classes| {
-            classes.iter().copied().for_each(&mut add);
-        });
-        few.score_dense(query, &self.classes, &mut self.few, &mut self.dense);
+        few.score_dense(query, &classes[from_clusters..], &mut self.few, others);
+        dense.extend_from_slice(others);
     }
 
     /// What a proposed class scores, as far as is known.

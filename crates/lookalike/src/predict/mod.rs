@@ -25,6 +25,7 @@ mod fast;
 mod few;
 mod predictor;
 mod ranking;
+mod sharded;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};
@@ -36,3 +37,4 @@ pub use exact::{SparseQueries, TopKScratch, top_k};
 pub use explain::{Contributions, Explainer, contributions};
 pub use predictor::{NamedClass, Predictor};
 pub use ranking::{Ranked, TopK};
+pub(crate) use sharded::join_ranks;

@@ -18,7 +18,9 @@ use super::effort::Recall;
 use super::evaluate::Evaluation;
 use super::fast::{FastScratch, FastSearch};
 use super::few::FewClasses;
+use super::sharded::join_ranks;
 use super::{Ask, Search, SparseQueries, TopK, TopKScratch, top_k};
+use crate::collective::Shard;
 use crate::data::{Dataset, Examples};
 use crate::metrics::{MetricOptions, Metrics, MetricsError, Reliability, Totals, TrainingFrequencies};
 use crate::model::{Activations, Model, RANKS, SparsePart};
@@ -47,6 +49,8 @@ pub struct NamedClass {
 pub struct Predictor<M> {
     model: M,
     cpu: Cpu,
+    /// The classes that the model has here, if not all are.
+    shard: Option<Shard>,
     /// What a class scores whatever the example.
     bias: Vec<f32>,
     /// Working memory that nobody uses at the moment.
@@ -68,7 +72,14 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
     /// For a model. O(classes), and once a model what its parts need to be searched.
     pub fn new(model: M, cpu: Cpu) -> Self {
         model.prepare();
-        Self { bias: model.class_bias(), model, cpu, idle: Mutex::default() }
+        Self { bias: model.class_bias(), shard: None, model, cpu, idle: Mutex::default() }
+    }
+
+    /// For what one rank of several holds of a model. All ranks ask the same in the same
+    /// order, from one thread each, and get the same answers. Search is exact, and of all
+    /// classes.
+    pub fn on(shard: &Shard, model: M, cpu: Cpu) -> Self {
+        Self { shard: (!shard.is_whole()).then(|| shard.clone()), ..Self::new(model, cpu) }
     }
 
     /// The model that answers.
@@ -161,6 +172,9 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
                 let few = FewClasses { cpu: self.cpu, model, bias: &self.bias };
                 rerank(few, (examples, batch), embeddings, &first, &mut scratch.rerank, out);
             }
+        }
+        if let Some(shard) = &self.shard {
+            join_ranks(shard, out);
         }
     }
 

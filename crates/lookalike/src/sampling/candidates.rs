@@ -33,6 +33,9 @@ pub struct Counts {
     pub truths: u32,
     /// Negatives that are certain to be here: hashed or searched.
     pub found: u32,
+    /// The first so many of the found ones stay even if they are not among the best
+    /// (`mixed`), and count like drawn ones then.
+    pub spared: u32,
     /// Negatives drawn at random.
     pub drawn: u32,
     /// The logarithm of a drawn class's expected count in this example's set

@@ -49,9 +49,12 @@ struct Entry {
     title: &'static str,
     /// Whether it looks candidates up in hash tables.
     uses_tables: bool,
-    /// Negatives an example by default where only the best of the classes it found are
-    /// trained on, if that may be (docs/notes/selection.md).
+    /// Negatives an example by default, if these are only the best of the classes it found
+    /// (docs/notes/selection.md).
     selected_by_default: Option<usize>,
+    /// Whether frequent classes are often among its negatives, whatever the example
+    /// (docs/notes/selection.md).
+    meets_frequent_classes: bool,
     /// Whether it knows how likely each of its negatives was.
     knows_noise: bool,
     /// Whether scores are corrected by `ln q` unless told otherwise.
@@ -70,6 +73,7 @@ const ENTRIES: [Entry; 8] = [
         title: "LSH Embedding",
         uses_tables: true,
         selected_by_default: Some(100),
+        meets_frequent_classes: false,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| hashed(Plan::of(setup, Query::Embedding), setup)),
@@ -80,6 +84,7 @@ const ENTRIES: [Entry; 8] = [
         title: "LSH Label",
         uses_tables: true,
         selected_by_default: Some(50),
+        meets_frequent_classes: true,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| hashed(Plan::of(setup, Query::Label), setup)),
@@ -90,6 +95,7 @@ const ENTRIES: [Entry; 8] = [
         title: "Mixed",
         uses_tables: true,
         selected_by_default: None,
+        meets_frequent_classes: false,
         knows_noise: false,
         corrects_log_q: true,
         make: Some(|setup| hashed(mixed(setup)?, setup)),
@@ -100,6 +106,7 @@ const ENTRIES: [Entry; 8] = [
         title: "Full softmax",
         uses_tables: false,
         selected_by_default: None,
+        meets_frequent_classes: true,
         knows_noise: false,
         corrects_log_q: false,
         make: None,
@@ -110,6 +117,7 @@ const ENTRIES: [Entry; 8] = [
         title: "Top-k softmax",
         uses_tables: false,
         selected_by_default: None,
+        meets_frequent_classes: true,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| Ok(Box::new(TopKSampler::new(setup.budget)))),
@@ -120,6 +128,7 @@ const ENTRIES: [Entry; 8] = [
         title: "Sampled softmax",
         uses_tables: false,
         selected_by_default: None,
+        meets_frequent_classes: true,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(LogUniform::new(setup.label_counts), setup)),
@@ -130,6 +139,7 @@ const ENTRIES: [Entry; 8] = [
         title: "Frequency softmax",
         uses_tables: false,
         selected_by_default: None,
+        meets_frequent_classes: false,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(Frequency::new(setup.label_counts), setup)),
@@ -140,6 +150,7 @@ const ENTRIES: [Entry; 8] = [
         title: "Uniform softmax",
         uses_tables: false,
         selected_by_default: None,
+        meets_frequent_classes: false,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(Uniform::new(setup.label_counts.len()), setup)),
@@ -188,16 +199,19 @@ impl SamplerKind {
         self.entry().uses_tables
     }
 
-    /// Whether only the best of the classes it found may be trained on. `mixed` can't:
-    /// its drawn classes stand for those that were not found, and nobody would stand
-    /// for those that were found and left out.
+    /// Whether only the best of the classes it found may be trained on.
     pub fn can_select(self) -> bool {
-        self.entry().selected_by_default.is_some()
+        self.uses_tables()
     }
 
     /// Negatives an example by default where they are the best of many.
     pub fn selected_by_default(self) -> Option<usize> {
         self.entry().selected_by_default
+    }
+
+    /// Whether frequent classes are often among its negatives, whatever the example.
+    pub fn meets_frequent_classes(self) -> bool {
+        self.entry().meets_frequent_classes
     }
 
     /// Whether it knows how likely each of its negatives was.
@@ -319,6 +333,13 @@ pub struct MixedConfig {
 impl Default for MixedConfig {
     fn default() -> Self {
         Self { hashed_share: 0.5, query: MixedQuery::default() }
+    }
+}
+
+impl MixedConfig {
+    /// How many of the negatives are looked up.
+    pub fn hashed(&self, budget: usize) -> usize {
+        (budget as f64 * self.hashed_share).round() as usize
     }
 }
 

@@ -15,6 +15,7 @@
 
 use rayon::prelude::*;
 
+use crate::collective::{Collective, Shard};
 use crate::data::Examples;
 use crate::model::{Normalise, SparsePart};
 use crate::predict::Best;
@@ -24,6 +25,8 @@ use crate::scratch::PerThread;
 const LIST_MAX: usize = 300;
 /// Features of an example that are asked at most.
 const FEATURES_MAX: usize = 20;
+/// Features whose lists ranks tell each other at a time: ten megabytes at most.
+const FEATURES_A_MESSAGE: usize = 4096;
 /// List entries that an example walks at most.
 const ADDITIONS_MAX: usize = 3000;
 
@@ -92,20 +95,31 @@ impl NearClasses {
 impl FeatureIndex {
     /// Makes the lists for the weights as they are now.
     pub fn refresh(&mut self, sparse: &SparsePart, num_features: usize) {
-        let (postings, priors) = (sparse.postings(num_features), sparse.priors());
-        let largest = |feature: u32| {
-            let (classes, weights) = postings.of(feature);
-            let mut list: Vec<(u32, f32)> = classes.iter().copied().zip(weights.iter().copied()).collect();
-            let value = |&(class, weight): &(u32, f32)| weight + priors[class as usize];
-            let order = |a: &(u32, f32), b: &(u32, f32)| value(b).total_cmp(&value(a)).then(a.0.cmp(&b.0));
-            if list.len() > LIST_MAX {
-                list.select_nth_unstable_by(LIST_MAX - 1, order);
-                list.truncate(LIST_MAX);
-            }
-            list.sort_unstable_by(order);
-            list
-        };
-        let lists: Vec<_> = (0..num_features as u32).into_par_iter().map(largest).collect();
+        self.take(largest_of(sparse, num_features, 0));
+        self.priors.clear();
+        self.priors.extend_from_slice(sparse.priors());
+    }
+
+    /// As [`refresh`](Self::refresh), where each rank has the weights of its own classes:
+    /// all ranks get the lists of all classes. `class_counts` are those of all classes.
+    pub fn refresh_on(
+        &mut self,
+        shard: &Shard,
+        sparse: &SparsePart,
+        num_features: usize,
+        class_counts: &[u32],
+    ) {
+        if shard.is_whole() {
+            return self.refresh(sparse, num_features);
+        }
+        self.priors = sparse.start().priors(class_counts);
+        let own = largest_of(sparse, num_features, shard.classes().start as u32);
+        let joined = own.chunks(FEATURES_A_MESSAGE);
+        let joined = joined.flat_map(|own| join(shard.collective(), own, &self.priors)).collect();
+        self.take(joined);
+    }
+
+    fn take(&mut self, lists: Vec<Vec<(u32, f32)>>) {
         self.offsets.clear();
         self.offsets.push(0);
         self.lists.clear();
@@ -113,8 +127,6 @@ impl FeatureIndex {
             self.lists.extend(list);
             self.offsets.push(self.lists.len());
         }
-        self.priors.clear();
-        self.priors.extend_from_slice(priors);
     }
 
     /// The lists as the last refresh left them.
@@ -125,14 +137,15 @@ impl FeatureIndex {
     }
 
     /// Makes the lists what they were when [`lists`](Self::lists) were taken of them.
-    /// False, and nothing is changed, if they are not of such a sparse part.
-    pub fn restore(&mut self, lists: &FeatureLists, sparse: &SparsePart, num_features: usize) -> bool {
+    /// False, and nothing is changed, if they are not of a sparse part with so many features
+    /// and these priors of all classes.
+    pub fn restore(&mut self, lists: &FeatureLists, priors: &[f32], num_features: usize) -> bool {
         let FeatureLists { lengths, classes, weights } = lists;
         let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
         let fits = lengths.len() == num_features
             && total == classes.len() as u64
             && classes.len() == weights.len()
-            && classes.iter().all(|&class| (class as usize) < sparse.num_classes());
+            && classes.iter().all(|&class| (class as usize) < priors.len());
         if fits {
             self.offsets.clear();
             self.offsets.push(0);
@@ -142,7 +155,7 @@ impl FeatureIndex {
             }));
             self.lists = classes.iter().copied().zip(weights.iter().copied()).collect();
             self.priors.clear();
-            self.priors.extend_from_slice(sparse.priors());
+            self.priors.extend_from_slice(priors);
         }
         fits
     }
@@ -220,6 +233,50 @@ impl FeatureIndex {
         }
         count
     }
+}
+
+/// For each feature the classes that weigh it most, the first of which is `first_class`.
+fn largest_of(sparse: &SparsePart, num_features: usize, first_class: u32) -> Vec<Vec<(u32, f32)>> {
+    let (postings, priors) = (sparse.postings(num_features), sparse.priors());
+    let largest = |feature: u32| {
+        let (classes, weights) = postings.of(feature);
+        let mut list: Vec<(u32, f32)> = classes.iter().copied().zip(weights.iter().copied()).collect();
+        leave_largest(&mut list, |class| priors[class as usize]);
+        list.iter_mut().for_each(|(class, _)| *class += first_class);
+        list
+    };
+    (0..num_features as u32).into_par_iter().map(largest).collect()
+}
+
+/// Leaves the classes that count most, those first.
+fn leave_largest(list: &mut Vec<(u32, f32)>, prior: impl Fn(u32) -> f32) {
+    let value = |&(class, weight): &(u32, f32)| weight + prior(class);
+    let order = |a: &(u32, f32), b: &(u32, f32)| value(b).total_cmp(&value(a)).then(a.0.cmp(&b.0));
+    if list.len() > LIST_MAX {
+        list.select_nth_unstable_by(LIST_MAX - 1, order);
+        list.truncate(LIST_MAX);
+    }
+    list.sort_unstable_by(order);
+}
+
+/// The lists of all classes, of some features of which each rank has those of its own.
+fn join(collective: &dyn Collective, own: &[Vec<(u32, f32)>], priors: &[f32]) -> Vec<Vec<(u32, f32)>> {
+    let lengths: Vec<u32> = own.iter().map(|list| list.len() as u32).collect();
+    let lengths = collective.gather(&lengths);
+    let entries: Vec<[u32; 2]> = own.iter().flatten().map(|&(class, w)| [class, w.to_bits()]).collect();
+    let texts = collective.gather_texts(bytemuck::cast_slice(&entries));
+    let mut lists = vec![Vec::new(); own.len()];
+    for (lengths, text) in lengths.chunks_exact(own.len()).zip(&texts) {
+        let mut entries = text.chunks_exact(8).map(|entry| {
+            let [class, weight] = [0, 4].map(|at| bytemuck::pod_read_unaligned::<u32>(&entry[at..at + 4]));
+            (class, f32::from_bits(weight))
+        });
+        for (list, &length) in lists.iter_mut().zip(lengths) {
+            list.extend(entries.by_ref().take(length as usize));
+        }
+    }
+    lists.par_iter_mut().for_each(|list| leave_largest(list, |class| priors[class as usize]));
+    lists
 }
 
 #[cfg(test)]

@@ -49,6 +49,12 @@ pub(super) enum Rest {
     /// Uniform draws, each of which stands for its share of the classes that
     /// were not found; see [`super::mixed`].
     Estimate,
+    /// So many uniform draws beside all that was found, of which only the best are
+    /// trained on; the same.
+    EstimateBeside {
+        /// Draws an example.
+        draws: usize,
+    },
 }
 
 /// How a query goes through the tables.
@@ -199,17 +205,25 @@ impl LshSampler {
             self.walk_tables(&mut set, limit, &codes[lane..], rng);
         }
         let found = set.len() - truths;
-        if self.rest != Rest::Leave {
-            set.draw_uniform(self.tables.classes(), truths + self.budget, rng);
-        }
-        let drawn = set.len() - truths - found;
-        set.finish();
-        let others = self.tables.classes() - truths - found;
-        let drawn_log_q = match self.rest {
-            Rest::Estimate if drawn > 0 => (drawn as f64 / others as f64).ln() as f32,
-            _ => 0.0,
+        let limit = match self.rest {
+            Rest::Leave => set.len(),
+            Rest::Fill | Rest::Estimate => truths + self.budget,
+            Rest::EstimateBeside { draws } => set.len() + draws,
         };
-        Counts { truths: truths as u32, found: found as u32, drawn: drawn as u32, drawn_log_q }
+        set.draw_uniform(self.tables.classes(), limit, rng);
+        let drawn = set.len() - truths - found;
+        let others = self.tables.classes() - truths - found;
+        let (mut spared, mut drawn_log_q) = (0, 0.0);
+        if drawn > 0 && matches!(self.rest, Rest::Estimate | Rest::EstimateBeside { .. }) {
+            let rate = drawn as f64 / others as f64;
+            drawn_log_q = rate.ln() as f32;
+            if self.rest != Rest::Estimate {
+                spared = set.choose(truths..truths + found, rate, rng);
+            }
+        }
+        set.finish();
+        let [truths, found, drawn, spared] = [truths, found, drawn, spared].map(|count| count as u32);
+        Counts { truths, found, spared, drawn, drawn_log_q }
     }
 
     /// Prefetches the offsets of an example's buckets in all tables.
@@ -350,6 +364,14 @@ pub(super) fn asking_label(request: &Request<'_>, position: usize) -> Option<u32
 }
 
 impl LshSampler {
+    /// Negatives an example that are asked for in all.
+    fn room(&self) -> usize {
+        match self.rest {
+            Rest::EstimateBeside { draws } => self.found + draws,
+            _ => self.budget.max(self.found),
+        }
+    }
+
     /// Of tables that are others now.
     fn take_notice(&mut self) {
         if self.walk == Walk::Paper {
@@ -360,14 +382,14 @@ impl LshSampler {
 
 impl Sampler for LshSampler {
     fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
-        let room = self.budget.max(self.found + self.overshoot) + request.truths_max();
+        let room = self.room() + self.overshoot + request.truths_max();
         out.reset_marked(request.batch.len(), room, self.tables.classes());
         self.workers.prepare();
         let this = &*self;
         out.par_blocks_mut(LANES).for_each(|mut block| {
             this.workers.with(|worker| this.propose_block(request, &mut block, worker));
         });
-        self.stats.count(self.budget.max(self.found), self.tables.classes(), out);
+        self.stats.count(self.room(), self.tables.classes(), out);
         let spent = |(all, hashing), worker: &mut WalkWorker| {
             let WalkWorker { spent, spent_hashing, .. } = worker;
             (all + std::mem::take(spent).as_secs_f64(), hashing + std::mem::take(spent_hashing).as_secs_f64())

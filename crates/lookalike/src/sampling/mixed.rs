@@ -12,6 +12,13 @@
 //! *whatever* classes were found: the found ones are summed exactly, and the
 //! mean of a uniform draw is that of the classes it is drawn from. No
 //! probability of being hashed has to be known.
+//!
+//! Where the tables give more than is trained on, only the best of the found classes are
+//! certain to stay, and nobody is left to stand for the others. So these are drawn too, at
+//! the same rate D / R: some found classes, chosen by lot before any score is known, are
+//! *spared*. A spared class that is among the best counts once, like the best; one that is
+//! not stays all the same and stands for its share, `log q = ln(D / R)`. Whether a
+//! class is among the best does not depend on the lot, so the sum is unbiased again.
 
 use super::config::{MixedQuery, SamplerError, Setup};
 use super::lsh::{Plan, Query, Rest};
@@ -27,6 +34,11 @@ pub(super) fn mixed(setup: &Setup<'_>) -> Result<Plan, SamplerError> {
         MixedQuery::Label => vec![Query::Label],
         MixedQuery::Both => vec![Query::Label, Query::Embedding],
     };
-    let found = (budget as f64 * share).round() as usize;
-    Ok(Plan { queries, found, budget, rest: Rest::Estimate, walk: setup.walk() })
+    let walk = setup.walk();
+    let certain = setup.mixed.hashed(budget);
+    if setup.retrieve > budget && certain > 0 {
+        let rest = Rest::EstimateBeside { draws: budget - certain };
+        return Ok(Plan { queries, found: setup.retrieve, budget, rest, walk });
+    }
+    Ok(Plan { queries, found: certain, budget, rest: Rest::Estimate, walk })
 }

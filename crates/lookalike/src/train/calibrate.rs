@@ -5,8 +5,6 @@
 //! learns from how their best scores lie to each other which classes are true.
 //! Newton's method on ten numbers: the cost is that of the ranking.
 
-use lookalike_kernels::Cpu;
-
 use crate::data::Examples;
 use crate::model::{
     CLASS_TERMS, Calibration, EXAMPLE_TERMS, ExampleTerm, Model, RANKS, class_terms, example_terms,
@@ -28,12 +26,11 @@ const ITERATIONS_MAX: usize = 100;
 /// How the scores of a model become probabilities, as `held_out` examples show it; none
 /// if there are too few of them.
 pub(super) fn calibrate(
-    cpu: Cpu,
-    model: &Model,
+    predictor: &Predictor<&Model>,
     examples: &Examples<'_>,
     held_out: &[u32],
 ) -> Option<Calibration> {
-    let ranking = Predictor::new(model, cpu).rank(examples, held_out, Ask::best(RANKS));
+    let ranking = predictor.rank(examples, held_out, Ask::best(RANKS));
     let ranked: Vec<usize> = (0..held_out.len()).filter(|&i| is_ranked(&ranking, i)).collect();
     if ranked.len() < EXAMPLES_MIN {
         return None;
@@ -68,7 +65,7 @@ pub(super) fn calibrate(
         ExampleTerm { weight: fitted[CLASS_TERMS + i] as f32, low: low as f32, high: high as f32 }
     };
     Some(Calibration {
-        labels: model.frequencies.labels_per_example(),
+        labels: predictor.model().frequencies.labels_per_example(),
         examples: ranked.len(),
         scale,
         class_weights: std::array::from_fn(|i| fitted[i] as f32),

@@ -25,6 +25,19 @@ pub enum RateSchedule {
     Cosine,
 }
 
+/// What the bias of a class starts from, besides what the loss asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClassBias {
+    /// The logarithm of how much more frequent than the mean the class is. What the best
+    /// classes of all examples have in common is then right from the first step on; from
+    /// zero, negatives that are chosen for their high scores first shrink every embedding,
+    /// and units that a ReLU has once shut stay shut (docs/notes/selection.md).
+    Frequency,
+    /// Nothing.
+    Zero,
+}
+
 /// The settings of a training run. The same settings, data and seed give the
 /// same bits, whatever the number of threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -64,6 +77,9 @@ pub struct TrainConfig {
     pub storage: Storage,
     /// Spread of the initial weights.
     pub init: Init,
+    /// What the biases of classes start from; unset, see [`TrainConfig::class_bias`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class_bias: Option<ClassBias>,
     /// Examples that are shuffled together; unset, all of them. Blocks of neighbours are
     /// shuffled first, so that of a large file only so many are needed at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -112,6 +128,9 @@ const LR_USUAL_MAX: f32 = 0.5;
 const RETRIEVE_TIMES: usize = 20;
 /// … but no more than so many (docs/notes/selection.md).
 const RETRIEVE_MAX: usize = 1000;
+/// With a ReLU so many times as many: embeddings that are never negative have much in
+/// common, and the tables tell them less apart.
+const RETRIEVE_RELU: usize = 3;
 
 impl Default for TrainConfig {
     fn default() -> Self {
@@ -130,6 +149,7 @@ impl Default for TrainConfig {
             normalise: Normalise::L2,
             storage: Storage::F32,
             init: Init::default(),
+            class_bias: None,
             shuffle_window: None,
             batch: 256,
             epochs: 5,
@@ -267,6 +287,7 @@ impl TrainConfig {
             epochs: 10,
             hidden: vec![128],
             activation: Activation::Relu,
+            class_bias: Some(ClassBias::Zero),
             lr: 1e-4,
             lr_schedule: RateSchedule::Constant,
             batch: 256,
@@ -346,11 +367,18 @@ impl TrainConfig {
         if is_large {
             why.push(format!("auto: shuffled in windows of {SHUFFLE_WINDOW} examples, as the data is large"));
         }
-        let budget = Some(budget);
-        let loss = Loss::SoftmaxEach;
-        let chosen =
-            Self { loss, epochs, batch, labels_counted, budget, sparse, shuffle_window, ..Self::default() };
-        (Self { calibrate: true, ..chosen }, why)
+        let chosen = Self {
+            loss: Loss::SoftmaxEach,
+            epochs,
+            batch,
+            labels_counted,
+            budget: Some(budget),
+            sparse,
+            shuffle_window,
+            calibrate: true,
+            ..Self::default()
+        };
+        (chosen, why)
     }
 
     /// Settings that may be meant so, and hardly ever do any good: a sentence each.
@@ -396,15 +424,17 @@ impl TrainConfig {
     }
 
     /// Classes that the hash tables may give an example: `retrieve`, or by default twenty
-    /// times the budget, but no more than 1,000; none besides the budget where there are
-    /// sparse weights (docs/notes/selection.md).
+    /// times the budget, but no more than 1,000, three times that with a ReLU; none besides
+    /// the budget where there are sparse weights (docs/notes/selection.md).
     pub fn retrieve_for(&self, num_classes: usize) -> usize {
         let budget = self.budget_for(num_classes);
         if !self.sampler.can_select() {
             return budget;
         }
         // Where sparse weights bring near classes, the best of more gained nothing.
-        let by_default = if self.sparse.is_some() { 0 } else { RETRIEVE_MAX.min(RETRIEVE_TIMES * budget) };
+        let selects = self.sparse.is_none() && self.sampler.selected_by_default().is_some();
+        let times = if self.activation == Activation::Relu { RETRIEVE_RELU } else { 1 };
+        let by_default = if selects { times * RETRIEVE_MAX.min(RETRIEVE_TIMES * budget) } else { 0 };
         let wanted = self.retrieve.unwrap_or(by_default);
         wanted.clamp(budget, num_classes.max(budget))
     }
@@ -413,7 +443,11 @@ impl TrainConfig {
     /// all.
     pub fn keep_for(&self, num_classes: usize) -> Option<usize> {
         let budget = self.budget_for(num_classes);
-        (self.retrieve_for(num_classes) > budget).then_some(budget)
+        let selects = self.retrieve_for(num_classes) > budget;
+        match self.sampler {
+            SamplerKind::Mixed => Some(self.mixed.hashed(budget)).filter(|&keep| selects && keep > 0),
+            _ => selects.then_some(budget),
+        }
     }
 
     /// What a sampler is made for: classes with these counts, whose vectors have `dim`
@@ -440,6 +474,34 @@ impl TrainConfig {
             normalise: self.normalise,
             storage: self.storage,
         }
+    }
+
+    /// What the biases of classes start from unless told otherwise: frequencies, where the
+    /// negatives are such that frequent classes are often among them. Uniform draws hardly
+    /// ever have them; nor have tables that are asked with the embedding, which hear
+    /// no bias; but with a ReLU nothing else keeps embeddings from being shut. With
+    /// sparse weights, these bring what frequencies add.
+    pub fn class_bias(&self) -> ClassBias {
+        let is_met = match self.sampler {
+            SamplerKind::LshEmbedding => self.activation == Activation::Relu,
+            kind => kind.meets_frequent_classes(),
+        };
+        let by_default = if is_met && self.sparse.is_none() { ClassBias::Frequency } else { ClassBias::Zero };
+        self.class_bias.unwrap_or(by_default)
+    }
+
+    /// What the bias of each class starts from.
+    pub(super) fn starting_biases(&self, examples_of_class: &[u32]) -> impl Iterator<Item = f32> {
+        let classes = examples_of_class.len();
+        let by_loss = self.loss.over_candidates().starting_bias(classes);
+        let by_frequency = self.class_bias() == ClassBias::Frequency;
+        let labels: u64 = examples_of_class.iter().map(|&count| u64::from(count)).sum();
+        // One more of each, for those that never occur.
+        let mean = (labels as f64 + classes as f64) / classes.max(1) as f64;
+        examples_of_class.iter().map(move |&count| match by_frequency {
+            true => by_loss + ((f64::from(count) + 1.0) / mean).ln() as f32,
+            false => by_loss,
+        })
     }
 
     /// The learning rate of a step (from 0) of a run of `planned` steps.
@@ -611,6 +673,26 @@ mod tests {
         );
         assert_eq!(TrainConfig::default().budget_for(20_000), 100);
         assert_eq!(TrainConfig::default().budget_for(50), 50);
+    }
+
+    #[test]
+    fn biases_start_from_frequencies_around_what_the_loss_asks_for() {
+        let start = |config: TrainConfig| config.starting_biases(&[5, 1, 0]).collect::<Vec<f32>>();
+        let label = TrainConfig { sampler: SamplerKind::LshLabel, ..TrainConfig::default() };
+        let biases = start(label.clone());
+        assert_eq!(biases, [2.0f32.ln(), (2.0f32 / 3.0).ln(), (1.0f32 / 3.0).ln()]);
+        let nce = TrainConfig { sampler: SamplerKind::LogUniform, loss: Loss::Nce, ..TrainConfig::default() };
+        assert!(start(nce).iter().zip(&biases).all(|(nce, bias)| (nce - bias + 3.0f32.ln()).abs() < 1e-6));
+        let relu = TrainConfig { activation: Activation::Relu, ..TrainConfig::default() };
+        assert_eq!(start(relu), biases);
+        let zero = [
+            TrainConfig::default(),
+            TrainConfig { sampler: SamplerKind::Uniform, ..TrainConfig::default() },
+            TrainConfig { sparse: Some(SparseConfig::default()), ..label.clone() },
+            TrainConfig { class_bias: Some(ClassBias::Zero), ..label },
+            TrainConfig::preset("paper").unwrap(),
+        ];
+        zero.into_iter().for_each(|config| assert_eq!(start(config), [0.0; 3]));
     }
 
     #[test]

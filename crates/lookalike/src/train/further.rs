@@ -14,6 +14,7 @@ use std::time::Instant;
 use lookalike_kernels::Cpu;
 
 use super::config::TrainConfig;
+use super::new_classes::start_new_classes;
 use super::rehearsal::Rehearsal;
 use super::sparse::hold_out;
 use super::state::{BestScore, Checkpoint, Progress, TrainingState};
@@ -91,7 +92,7 @@ impl<'a> Trainer<'a> {
         let examples = data.examples;
         checkpoint.state.config.check(&examples)?;
         check_sizes(&checkpoint.model, &examples)?;
-        take_in(&mut checkpoint, &data)?;
+        take_in(&mut checkpoint, &data, cpu)?;
         let shard = Shard::whole(examples.num_classes);
         Self::start(checkpoint, shard, examples, cpu)
     }
@@ -111,7 +112,7 @@ fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError>
 }
 
 /// Makes a model one that knows of the new examples, before any step is done.
-fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>) -> Result<(), TrainError> {
+fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>, cpu: Cpu) -> Result<(), TrainError> {
     let Checkpoint { model, state } = checkpoint;
     let examples = &data.examples;
     // A part that did not help was dropped, and does not come back.
@@ -120,6 +121,7 @@ fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>) -> Result<(), Tr
         sparse.neighbours &= model.neighbours.is_some();
     }
     state.config.check_model(model)?;
+    let num_old = model.num_classes();
     model.grow(&Growth {
         num_features: examples.num_features,
         num_classes: examples.num_classes,
@@ -137,6 +139,9 @@ fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>) -> Result<(), Tr
         let enough = chosen.len() / 20 >= HELD_OUT_MIN;
         let most = if enough { sparse.held_out } else { 0 };
         state.held_out = Some(hold_out(&mut chosen, most, state.config.seed));
+    }
+    if num_old < model.num_classes() {
+        start_new_classes(cpu, &mut model.network, examples, &chosen, num_old);
     }
     take_in_examples(model, &state.config, data, &chosen);
     state.data = Some(DataFingerprint::of(examples));

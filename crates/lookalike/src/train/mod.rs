@@ -19,6 +19,7 @@ mod further;
 mod hidden_step;
 mod input_step;
 mod keeper;
+mod new_classes;
 mod output;
 mod record;
 mod rehearsal;
@@ -31,7 +32,7 @@ mod step;
 pub mod tensorboard;
 mod trainer;
 
-pub use config::{AUTO, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
+pub use config::{AUTO, ClassBias, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
 pub use context::StepContext;
 pub use further::{FurtherData, rehearsed};
 pub use keeper::InMemory;

@@ -86,6 +86,8 @@ pub struct RunPlan<'a> {
     pub checkpoint_every: Option<Every>,
     /// Look for numbers that are not finite after every step.
     pub detect_anomaly: bool,
+    /// Whoever runs it measures the model that it ends with: no evaluation at the last step.
+    pub leaves_end: bool,
 }
 
 /// Who is told about a run, and may end it.
@@ -175,14 +177,18 @@ fn run_steps(
         observer.on_step(trainer, &report);
         let now = Moment::of(trainer);
         let out_of_time = plan.time_limit.is_some_and(|limit| now.seconds - started >= limit.as_secs_f64());
-        // Ranks have clocks and users of their own, and must end at the same step.
-        let [out_of_time, is_stopped] = trainer.wishes_of_all([out_of_time, observer.should_stop()]);
+        let checkpoint_due = plan.checkpoint_every.is_some_and(|every| every.is_due(before, now));
+        // Ranks have clocks and users of their own, and must do the same at the same step.
+        let checkpoint_due = checkpoint_due && trainer.shard().collective().rank() == 0;
+        let wishes = [out_of_time, observer.should_stop(), checkpoint_due];
+        let [out_of_time, is_stopped, checkpoint_due] = trainer.wishes_of_all(wishes);
         if is_stopped {
             break Outcome::Stopped;
         }
         if let Some(validation) = &plan.validation {
             let is_last = trainer.is_done() || out_of_time;
-            if is_last || validation.every.is_due(before, now) {
+            let is_due = if is_last { !plan.leaves_end } else { validation.every.is_due(before, now) };
+            if is_due {
                 evaluate(trainer, validation, keeper, observer)?;
                 if validation.patience.is_some_and(|patience| trainer.state.best.waited >= patience) {
                     break Outcome::NoProgress;
@@ -193,7 +199,7 @@ fn run_steps(
             break Outcome::TimeLimit;
         }
         // After the evaluation, so that it knows how good the best is.
-        if plan.checkpoint_every.is_some_and(|every| every.is_due(before, now)) {
+        if checkpoint_due {
             keep_last(trainer, keeper)?;
             last_kept = Some(now.steps);
         }

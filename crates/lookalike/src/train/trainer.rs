@@ -21,7 +21,7 @@ use crate::data::{DataFingerprint, Examples};
 use crate::hashing::{HashTables, Incremental, RefreshSchedule};
 use crate::model::{ClassFrequencies, Model, Network};
 use crate::optim::{Adam, NetworkMoments};
-use crate::predict;
+use crate::predict::{self, Predictor};
 use crate::random::{Rng, Stream, rng};
 use crate::sampling::{self, SamplerKind, SamplerStats};
 
@@ -164,8 +164,9 @@ impl<'a> Trainer<'a> {
         let shape = config.network(examples.num_features, examples.num_classes);
         let shard = Shard::new(collective, examples.num_classes);
         let mut network = Network::random_shard(shape, config.init, config.seed, shard.classes());
-        let bias = config.loss.over_candidates().starting_bias(examples.num_classes);
-        network.output.bias.fill(bias);
+        let frequencies = ClassFrequencies::of(&examples);
+        let biases = config.starting_biases(&frequencies.examples_of_class).skip(shard.classes().start);
+        network.output.bias.iter_mut().zip(biases).for_each(|(bias, start)| *bias = start);
         let state = TrainingState {
             config,
             progress: Progress::default(),
@@ -176,7 +177,7 @@ impl<'a> Trainer<'a> {
             best: BestScore::default(),
             refresh: None,
         };
-        let model = Model::new(network, ClassFrequencies::of(&examples));
+        let model = Model::new(network, frequencies);
         let mut trainer = Self::start(Checkpoint { model, state }, shard, examples, cpu)?;
         trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
         Ok(trainer)
@@ -188,8 +189,8 @@ impl<'a> Trainer<'a> {
         Self::resume_on(sharded::alone(), checkpoint, examples, cpu)
     }
 
-    /// As [`resume`](Self::resume), on several ranks: of the checkpoint, which is whole,
-    /// each keeps its own classes.
+    /// As [`resume`](Self::resume), on several ranks: the checkpoint is what this one holds
+    /// ([`load_checkpoint_on`](crate::artifact::load_checkpoint_on)).
     pub fn resume_on(
         collective: Arc<dyn Collective>,
         checkpoint: Checkpoint,
@@ -212,6 +213,10 @@ impl<'a> Trainer<'a> {
             }
         }
         let shard = Shard::new(collective, examples.num_classes);
+        let (here, wanted) = (model.network.output.len, shard.classes().len());
+        if here != wanted {
+            return Err(TrainError::OtherData { what: "classes on this rank", model: here, data: wanted });
+        }
         Self::start(checkpoint, shard, examples, cpu)
     }
 
@@ -222,9 +227,8 @@ impl<'a> Trainer<'a> {
         cpu: Cpu,
     ) -> Result<Self, TrainError> {
         let Checkpoint { mut model, mut state } = checkpoint;
-        sharded::check(&state.config, &model, &shard)?;
+        sharded::check(&state.config, &shard)?;
         sharded::agree(&state, cpu, &shard)?;
-        sharded::cut(&mut model, &mut state, &shard);
         let config = &state.config;
         let output = &model.network.output;
         let mut proposer = proposer(config, &model, &shard)?;
@@ -245,11 +249,11 @@ impl<'a> Trainer<'a> {
         };
         let mut sparse = config.sparse.map(|sparse| {
             if model.sparse.is_none() {
-                SparseTraining::start(sparse, &mut model, &examples, &order, &held_out)
+                SparseTraining::start(sparse, &shard, &mut model, &examples, &order, &held_out)
             } else {
                 let epoch_steps = order.len().div_ceil(config.batch) as u64;
                 let is_trained = config.sparse_rate_at(state.progress.iteration, epoch_steps) == 0.0;
-                SparseTraining::resume(sparse, &model, is_trained, &examples, &order)
+                SparseTraining::resume(sparse, &shard, &model, is_trained, &examples, &order)
             }
         });
         state.held_out = (held_out_max > 0 || !held_out.is_empty()).then_some(held_out);
@@ -262,11 +266,13 @@ impl<'a> Trainer<'a> {
             let (what, model, data) = ("examples done in this epoch", position, order.len());
             return Err(TrainError::OtherData { what, model, data });
         }
-        let refresh = state.refresh.take().filter(|_| position > 0 && shard.is_whole());
-        let has_tables = refresh.is_some_and(|refresh| {
+        let refresh = state.refresh.take().filter(|_| position > 0);
+        let is_restored = refresh.is_some_and(|refresh| {
             restore(&refresh, state.config.seed, &mut proposer)
                 && restore_near(&refresh, sparse.as_mut(), &model)
         });
+        // Ranks refresh together or not at all.
+        let has_tables = !shard.collective().any(!is_restored);
         Ok(Self {
             schedule: state.config.lsh.schedule(),
             model,
@@ -295,7 +301,7 @@ impl<'a> Trainer<'a> {
 
     /// What the last refresh left, if the next step needs it.
     pub fn last_refresh(&self) -> Option<LastRefresh> {
-        if self.state.progress.position == 0 || !self.has_tables || !self.shard.is_whole() {
+        if self.state.progress.position == 0 || !self.has_tables {
             return None;
         }
         let tables = match &self.proposer {
@@ -404,12 +410,10 @@ impl<'a> Trainer<'a> {
     fn calibrate(&mut self) {
         let start = Instant::now();
         let held_out = self.state.held_out.as_deref().unwrap_or_default();
-        // A rank that knows some classes only can't rank all; its models have none.
-        if !self.shard.is_whole() {
-            return;
-        }
         if self.model.calibration.is_none() && !held_out.is_empty() {
-            self.model.calibration = calibrate(self.cpu, &self.model, &self.examples, held_out);
+            let predictor = Predictor::on(&self.shard, &self.model, self.cpu);
+            let calibration = calibrate(&predictor, &self.examples, held_out);
+            self.model.calibration = calibration;
             self.state.progress.train_seconds += start.elapsed().as_secs_f64();
         }
     }

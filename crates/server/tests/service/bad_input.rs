@@ -13,16 +13,9 @@ fn refuses(service: &Running, body: impl AsRef<[u8]>, status: u16, code: &str) {
 #[test]
 fn what_is_no_json() {
     let service = Running::new(TEXT);
-    for body in [
-        "",
-        "{",
-        "{\"text\": \"a\"",
-        "{\"text\": \"a\"} x",
-        "{'text': 1}",
-        "{\"text\": \"\\ud800\"}",
-        "NaN",
-        "{\"features\": [[1, 2, 3]]}",
-    ] {
+    for body in
+        ["", "{", "{\"text\": \"a\"", "{\"text\": \"a\"} x", "{'text': 1}", "{\"text\": \"\\ud800\"}", "NaN"]
+    {
         refuses(&service, body, 400, "malformed_json");
     }
     refuses(&service, b"{\"text\": \"\xff\xfe\"}", 400, "malformed_json");
@@ -57,6 +50,7 @@ fn json_that_says_something_else() {
         "{\"features\": {\"-1\": 1}}",
         "{\"features\": {\"99999999999\": 1}}",
         "{\"features\": [[1]]}",
+        "{\"features\": [[1, 2, 3]]}",
         "{\"features\": [1, 2]}",
         "{\"features\": 1}",
     ] {

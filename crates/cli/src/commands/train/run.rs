@@ -13,7 +13,8 @@ use lookalike::metrics::Metrics;
 use lookalike::model::Model;
 use lookalike::predict::{Evaluation, Predictor, Search};
 use lookalike::train::{
-    BestScore, Checkpoint, Every, Outcome, RunPlan, TrainConfig, Trainer, Validation, run as run_training,
+    BestScore, Checkpoint, Every, Observer, Outcome, RunPlan, TrainConfig, Trainer, Validation,
+    run as run_training,
 };
 use lookalike_report::human;
 
@@ -35,11 +36,6 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     };
     if arguments.resume && arguments.model.is_none() && arguments.checkpoint.is_none() {
         return Err(usage("--resume needs to know what to go on with: give --model or --checkpoint"));
-    }
-    if arguments.checkpoint.is_some() && ranks::all().size() > 1 {
-        return Err(usage(
-            "--checkpoint is for one process: several save with --model, and go on from there",
-        ));
     }
     let mut times = Times::start();
     if let (Some(directory), true, true) = (&arguments.model, arguments.resume, arguments.print_config) {
@@ -65,6 +61,9 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         for (lock, directory) in _locks.iter_mut().zip(written) {
             *lock = directory.as_deref().map(DirectoryLock::take).transpose()?;
         }
+    }
+    if !arguments.print_config {
+        check_shared(arguments)?;
     }
     let previous = previous(arguments, checkpoints.as_ref(), &say)?;
     if previous.is_some() && arguments.text.any() {
@@ -123,11 +122,16 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         check_labels(path, valid)?;
     }
     let inputs = (test.as_ref(), valid.as_ref());
-    let (outcome, saved) = train_and_save(arguments, &mut trainer, checkpoints, inputs, &mut times, &say)?;
+    let mut progress = progress(arguments, &trainer)?;
+    let run = (&mut trainer, &mut progress);
+    let (outcome, saved) = train_and_save(arguments, run, checkpoints, inputs, &mut times, &say)?;
     times.enter(Part::Evaluation);
     if let Some(test) = &test
         && let Some(evaluation) = measure_saved(arguments, &trainer, saved, test)?
     {
+        if valid.is_none() {
+            progress.on_evaluation(&trainer, &evaluation, false);
+        }
         crate::commands::evaluate::print(&evaluation, test.unknown_labels_total(), false)?;
     }
     say(times.end());
@@ -142,15 +146,20 @@ fn previous(
 ) -> anyhow::Result<Option<Checkpoint>> {
     let Some(checkpoints) = checkpoints else {
         let directory = arguments.model.as_ref().filter(|_| arguments.resume);
-        return Ok(directory.map(|directory| artifact::load_checkpoint(directory)).transpose()?);
+        let load = |directory| artifact::load_checkpoint_on(ranks::all(), directory);
+        return Ok(directory.map(|directory| load(directory)).transpose()?);
     };
-    if !arguments.resume && !checkpoints.is_empty() {
+    if !arguments.resume && ranks::is_first() && !checkpoints.is_empty() {
         return Err(usage(
             "--checkpoint has checkpoints of another run: go on with --resume, or choose another",
         ));
     }
-    let mut tell = |error: &ModelError| inform!("warning: {error}; going on with the checkpoint before it");
-    let newest = checkpoints.newest(&mut tell)?;
+    let mut tell = |error: &ModelError| {
+        if ranks::is_first() {
+            inform!("warning: {error}; going on with the checkpoint before it");
+        }
+    };
+    let newest = checkpoints.newest(&ranks::all(), &mut tell)?;
     if arguments.resume && newest.is_none() {
         say("no checkpoint yet: training starts from the beginning".into());
     }
@@ -250,6 +259,22 @@ fn check_outputs(arguments: &TrainArguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Ranks write directories together, so all must see what the first one has locked.
+fn check_shared(arguments: &TrainArguments) -> anyhow::Result<()> {
+    let all = ranks::all();
+    if all.size() == 1 {
+        return Ok(());
+    }
+    all.barrier();
+    let written = [&arguments.model, &arguments.checkpoint];
+    for directory in written.into_iter().flatten() {
+        if !DirectoryLock::is_taken(directory) {
+            return Err(ModelError::NotShared { directory: directory.into() }.into());
+        }
+    }
+    Ok(())
+}
+
 /// Examples without labels choose nothing.
 fn check_labels(path: &Path, valid: &Input) -> anyhow::Result<()> {
     let examples = valid.view();
@@ -290,22 +315,19 @@ fn progress(arguments: &TrainArguments, trainer: &Trainer<'_>) -> anyhow::Result
 enum Saved {
     /// It is the trainer's.
     Trainer,
-    /// An earlier one was better, and is here.
+    /// An earlier one was better, and is here: of several ranks each has its own classes.
     Loaded(Box<Model>),
-    /// An earlier one was better, and the first rank has it.
-    OnFirstRank,
 }
 
 /// Runs the loop and saves.
 fn train_and_save(
     arguments: &TrainArguments,
-    trainer: &mut Trainer<'_>,
+    (trainer, progress): (&mut Trainer<'_>, &mut RunProgress),
     checkpoints: Option<Checkpoints>,
     (test, valid): (Option<&Input>, Option<&Input>),
     times: &mut Times,
     say: &dyn Fn(String),
 ) -> anyhow::Result<(Outcome, Saved)> {
-    let mut progress = progress(arguments, trainer)?;
     let watched = valid.or(test);
     // What only tells how training goes need not be exact; the end is.
     let most = if valid.is_some() { 0 } else { arguments.eval_examples };
@@ -338,6 +360,8 @@ fn train_and_save(
         time_limit: limit,
         checkpoint_every: checkpoints.as_ref().map(|_| arguments.checkpoint_every),
         detect_anomaly: arguments.detect_anomaly,
+        // The test file is measured once the model is saved, all of it.
+        leaves_end: valid.is_none(),
     };
     let had_sparse_part = trainer.model.sparse.is_some();
     let model = arguments.model.as_ref();
@@ -347,9 +371,9 @@ fn train_and_save(
         if arguments.resume {
             find_best(arguments, trainer, model, valid)?;
         }
-        progress = progress.of_best();
+        progress.tells_best();
     }
-    let result = run_training(trainer, &plan, &mut kept, &mut progress);
+    let result = run_training(trainer, &plan, &mut kept, progress);
     progress.finish();
     let written = kept.checkpoints.as_mut().map_or(Ok(()), Checkpoints::wait);
     let outcome = result?;
@@ -375,7 +399,7 @@ fn find_best(
         trainer.state.best.value = measure(arguments, trainer, valid)?.first();
         model.holds_best();
     } else if trainer.state.best.value.is_some() {
-        match artifact::load(model.directory()) {
+        match artifact::load_on(ranks::all(), model.directory()) {
             Ok(_) => model.holds_best(),
             // Somebody removed it: the next best one takes its place.
             Err(ModelError::NotAModel { .. }) => trainer.state.best = BestScore::default(),
@@ -410,10 +434,7 @@ fn save(trainer: &Trainer<'_>, mut keeper: DirectoryKeeper, say: &dyn Fn(String)
         say(format!("saved to {directory}"));
         return Ok(Saved::Trainer);
     }
-    if !ranks::is_first() {
-        return Ok(Saved::OnFirstRank);
-    }
-    let saved = artifact::load(keeper.directory())?;
+    let saved = artifact::load_on(ranks::all(), keeper.directory())?;
     say(match keeper.found_better() {
         true => {
             format!("saved to {directory}: the best on --valid, of step {}", saved.record.progress.iteration)
@@ -437,12 +458,12 @@ fn measure_saved(
     input: &Input,
 ) -> anyhow::Result<Option<Evaluation>> {
     let unknown = |i: usize| input.unknown_labels(i);
-    Ok(match saved {
-        Saved::Trainer => Some(measure(arguments, trainer, input)?).filter(|_| ranks::is_first()),
+    let evaluation = match saved {
+        Saved::Trainer => measure(arguments, trainer, input)?,
         Saved::Loaded(model) => {
-            let (predictor, options) = (Predictor::new(&*model, trainer.cpu()), arguments.metrics.options());
-            Some(predictor.evaluate(&input.view(), &unknown, &options, Search::Exact)?)
+            let predictor = Predictor::on(trainer.shard(), &*model, trainer.cpu());
+            predictor.evaluate(&input.view(), &unknown, &arguments.metrics.options(), Search::Exact)?
         }
-        Saved::OnFirstRank => None,
-    })
+    };
+    Ok(Some(evaluation).filter(|_| ranks::is_first()))
 }

@@ -73,6 +73,9 @@ pub(crate) struct SettingArguments {
     /// Spread of initial class vectors, times 1/sqrt(hidden)
     #[arg(long, value_name = "S")]
     output_scale: Option<f32>,
+    /// What biases of classes start from: frequency (its logarithm) or zero
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::train::ClassBias>)]
+    class_bias: Option<lookalike::train::ClassBias>,
     /// How parameters are stored: f32, or bf16 at half the memory
     #[arg(long, value_name = "NAME", value_parser = named::<lookalike::model::Storage>)]
     storage: Option<lookalike::model::Storage>,
@@ -184,6 +187,9 @@ impl SettingArguments {
         set(&mut config.normalise, &self.normalise);
         set(&mut config.init.input_scale, &self.input_scale);
         set(&mut config.init.output_scale, &self.output_scale);
+        if self.class_bias.is_some() {
+            config.class_bias = self.class_bias;
+        }
         set(&mut config.storage, &self.storage);
         set(&mut config.lr, &self.lr);
         set(&mut config.lr_schedule, &self.lr_schedule);

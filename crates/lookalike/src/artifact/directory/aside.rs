@@ -65,7 +65,12 @@ impl Aside {
 
     /// The folder to write to.
     pub(super) fn writing(&self) -> PathBuf {
-        self.folder.path().join(WRITING)
+        writing_in(self.folder.path())
+    }
+
+    /// Its name, of letters and digits.
+    pub(super) fn name(&self) -> String {
+        self.folder.path().file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
 
     /// What a file is like that the user makes, by umask.
@@ -97,6 +102,11 @@ impl Aside {
         drop(lock);
         Ok(())
     }
+}
+
+/// The folder to write to, of such a folder.
+pub(super) fn writing_in(folder: &Path) -> PathBuf {
+    folder.join(WRITING)
 }
 
 /// A trained model is not thrown away because the last step failed.

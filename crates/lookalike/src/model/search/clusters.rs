@@ -1,28 +1,37 @@
 //! Classes by where their vectors are: clusters, and groups of clusters.
 //!
-//! A class scores `w · E + b`, which is no cosine: long vectors and large biases win. So
-//! classes are clustered as they are, vector and bias together, and a cluster is worth
-//! what its best class may score: its centre's score and as many times the spread of its
-//! classes' scores as the best of some dozen independent ones lies above their mean. That
-//! spread grows with the length of `E` and with how far the vectors are from the centre,
-//! so clusters of long, different vectors are looked at earlier than their centres
-//! deserve.
+//! A class scores `w · E + b`, which is no cosine: long vectors and large biases win.
+//! Classes are clustered by the direction of vector and bias together
+//! ([`kmeans`](super::kmeans)), and lengths count where a cluster is judged: it is worth what its best class may score, the score of
+//! its classes' mean (vectors as long as they are, and biases) and as many times the spread
+//! of its classes' scores as the best of some dozen independent ones lies above their mean.
+//! That spread grows with the length of `E` and with how far the vectors are from the mean,
+//! so clusters of long, different vectors are looked at earlier than their means deserve.
+//!
+//! Trained class vectors keep away from each other, so the best classes of a query may lie
+//! in many clusters. Looking at a class must therefore be cheap: vectors lie cluster by
+//! cluster in a byte a number ([`Codes`]), and reading them in order costs a tenth of
+//! fetching class vectors from all over memory.
 //!
 //! A query scores the centres of all groups, those of the clusters of the best groups,
-//! and gives the classes of the best clusters. About [`CLUSTER_CLASSES`] classes make a
-//! cluster and there are about as many groups as clusters in a group, so a query costs
-//! `O(√classes / 4 + effort)` products. Memory: 1/16 of the class vectors, 4 bytes a class.
+//! and the classes of the best clusters. About [`CLUSTER_CLASSES`] classes make a cluster,
+//! and there are [`GROUPS_TIMES`]² times as many groups as clusters in a group, as a group
+//! that holds too much is like none of it. A query costs `O(√classes + effort)` products.
+//! Memory: a byte a number, and 13 bytes a class.
 
-use lookalike_kernels::{Cpu, dot_rows};
+use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
-use super::kmeans::{self, Centres, Points};
+use super::codes::{CodedQuery, Codes};
+use super::kmeans::{self, Points};
 use crate::model::RowsView;
 
 /// Classes in a cluster, about.
 const CLUSTER_CLASSES: usize = 16;
+/// So many times the root of the number of clusters is the number of groups.
+const GROUPS_TIMES: usize = 4;
 /// Classes that choose the centre of a group, about.
-const GROUP_SAMPLE: usize = 256;
+const GROUP_SAMPLE: usize = 64;
 /// Rounds of k-means.
 const ROUNDS: usize = 6;
 /// Groups are opened until they hold so many times the classes that are wanted.
@@ -30,14 +39,12 @@ const OPENED_TIMES: usize = 8;
 /// How far above the mean the best class of a cluster lies, in spreads.
 const SPREADS: f32 = 2.0;
 
-/// Centres with how much the scores of what belongs to them differ.
+/// Mean class vectors with how much the scores of what belongs to them differ.
 #[derive(Clone, Debug, Default)]
 pub struct Level {
-    /// A row a centre, padded as class vectors are.
-    pub rows: Vec<f32>,
-    /// The mean bias.
-    pub bias: Vec<f32>,
-    /// The root of the mean square distance from the centre, a coordinate.
+    /// The means.
+    pub means: Codes,
+    /// The root of the mean square distance from the mean, a coordinate.
     pub spread: Vec<f32>,
 }
 
@@ -54,12 +61,16 @@ pub struct Clusters {
     pub offsets: Vec<u32>,
     /// The classes, cluster after cluster.
     pub members: Vec<u32>,
+    /// Their vectors and biases, in the same order.
+    pub classes: Codes,
 }
 
 /// Working memory of [`Clusters::visit`], reused between calls.
 #[derive(Debug, Default)]
 pub struct ClusterScratch {
-    worth: Vec<f32>,
+    query: CodedQuery,
+    sums: Vec<i32>,
+    scores: Vec<f32>,
     groups: Vec<(f32, u32)>,
     clusters: Vec<(f32, u32)>,
 }
@@ -71,11 +82,11 @@ impl Clusters {
         let points = Points { vectors, bias };
         let all: Vec<u32> = (0..bias.len() as u32).collect();
         let clusters = bias.len().div_ceil(CLUSTER_CLASSES);
-        let groups = (clusters as f64).sqrt().ceil() as usize;
+        let groups = (GROUPS_TIMES * (clusters as f64).sqrt().ceil() as usize).min(clusters);
         let step = (all.len() / (groups * GROUP_SAMPLE).max(1)).max(1);
         let sample: Vec<u32> = all.iter().copied().step_by(step).collect();
         let centres = kmeans::centres(cpu, points, &sample, groups, ROUNDS);
-        let of_group = by_centre(&all, &kmeans::nearest(cpu, points, &all, &centres), centres.len());
+        let of_group = by_centre(&all, &kmeans::nearest(cpu, points, &all, &centres), groups);
         let split = |members: &Vec<u32>| {
             let count = members.len().div_ceil(CLUSTER_CLASSES);
             let centres = kmeans::centres(cpu, points, members, count, ROUNDS);
@@ -85,12 +96,18 @@ impl Clusters {
         let group_lengths: Vec<u32> = split.iter().map(|clusters| clusters.len() as u32).collect();
         let clusters: Vec<Vec<u32>> = split.into_iter().flatten().collect();
         let lengths: Vec<u32> = clusters.iter().map(|members| members.len() as u32).collect();
+        let members: Vec<u32> = clusters.iter().flatten().copied().collect();
+        let class = |i: usize, row: &mut [f32]| {
+            vectors.copy_row(members[i] as usize, row);
+            bias[members[i] as usize]
+        };
         Self {
-            groups: Level::of(points, &of_group),
-            clusters: Level::of(points, &clusters),
+            groups: Level::of(vectors, bias, &of_group),
+            clusters: Level::of(vectors, bias, &clusters),
             group_offsets: starts(&group_lengths),
             offsets: starts(&lengths),
-            members: clusters.into_iter().flatten().collect(),
+            classes: Codes::build(members.len(), vectors.stride, class),
+            members,
         }
     }
 
@@ -100,19 +117,51 @@ impl Clusters {
     }
 
     /// Gives `found` about `wanted` classes that may score high for an embedding, all
-    /// different, cluster by cluster.
+    /// different, cluster by cluster, with about what they score.
     pub fn visit(
         &self,
         cpu: Cpu,
         embedding: &[f32],
         wanted: usize,
         scratch: &mut ClusterScratch,
-        mut found: impl FnMut(&[u32]),
+        mut found: impl FnMut(&[u32], &[f32]),
     ) {
-        let ClusterScratch { worth, groups, clusters } = scratch;
+        scratch.query.set(embedding);
         let length = embedding.iter().map(|x| x * x).sum::<f32>().sqrt();
+        self.choose(cpu, length, wanted, scratch);
+        let ClusterScratch { query, sums, scores, clusters, .. } = scratch;
+        let range = |cluster: u32| {
+            self.offsets[cluster as usize] as usize..self.offsets[cluster as usize + 1] as usize
+        };
+        let mut left = wanted;
+        for (i, &(_, cluster)) in clusters.iter().enumerate() {
+            if let Some(&(_, next)) = clusters.get(i + 1) {
+                self.classes.ask_for(query, range(next));
+            }
+            let range = range(cluster);
+            let range = range.start..range.end.min(range.start + left);
+            self.classes.score(cpu, query, range.clone(), sums, scores);
+            left -= range.len();
+            found(&self.members[range], scores);
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Leaves the best clusters of the best groups, best first, with classes enough.
+    fn choose(&self, cpu: Cpu, length: f32, wanted: usize, scratch: &mut ClusterScratch) {
+        let ClusterScratch { query, sums, scores, groups, clusters } = scratch;
+        let mut worth = |level: &Level, range: std::ops::Range<usize>, out: &mut Vec<(f32, u32)>| {
+            level.means.score(cpu, query, range.clone(), sums, scores);
+            let spread = level.spread[range.clone()].iter().map(|spread| SPREADS * length * spread);
+            let centres = range.start as u32..range.end as u32;
+            out.extend(
+                scores.iter().zip(spread).zip(centres).map(|((score, spread), i)| (score + spread, i)),
+            );
+        };
         groups.clear();
-        self.groups.worth(cpu, embedding, length, 0..self.groups.bias.len(), worth, groups);
+        worth(&self.groups, 0..self.groups.spread.len(), groups);
         groups.sort_unstable_by(best_first);
         clusters.clear();
         let mut opened = 0;
@@ -120,8 +169,8 @@ impl Clusters {
             let range =
                 self.group_offsets[group as usize] as usize..self.group_offsets[group as usize + 1] as usize;
             opened += (self.offsets[range.end] - self.offsets[range.start]) as usize;
-            self.clusters.worth(cpu, embedding, length, range, worth, clusters);
-            if opened >= OPENED_TIMES * wanted {
+            worth(&self.clusters, range, clusters);
+            if opened >= OPENED_TIMES.saturating_mul(wanted) {
                 break;
             }
         }
@@ -133,67 +182,38 @@ impl Clusters {
         } else {
             clusters.sort_unstable_by(best_first);
         }
-        let mut left = wanted;
-        for &(_, cluster) in clusters.iter() {
-            let members = &self.members
-                [self.offsets[cluster as usize] as usize..self.offsets[cluster as usize + 1] as usize];
-            let members = &members[..members.len().min(left)];
-            found(members);
-            left -= members.len();
-            if left == 0 {
-                return;
-            }
-        }
     }
 }
 
 impl Level {
-    fn of(points: Points<'_>, members: &[Vec<u32>]) -> Self {
-        let level: Vec<(Centres, f32)> = members
-            .par_iter()
-            .map(|members| {
-                let centre = kmeans::means(points, members, &vec![0; members.len()], 1);
-                let spread = spread(points, members, &centre);
-                (centre, spread)
-            })
-            .collect();
-        Self {
-            rows: level.iter().flat_map(|(centre, _)| &centre.rows).copied().collect(),
-            bias: level.iter().map(|(centre, _)| centre.bias[0]).collect(),
-            spread: level.iter().map(|&(_, spread)| spread).collect(),
-        }
-    }
-
-    /// What the best class of each of some centres may score.
-    fn worth(
-        &self,
-        cpu: Cpu,
-        embedding: &[f32],
-        length: f32,
-        range: std::ops::Range<usize>,
-        worth: &mut Vec<f32>,
-        out: &mut Vec<(f32, u32)>,
-    ) {
-        let stride = embedding.len();
-        worth.clear();
-        worth.resize(range.len(), 0.0);
-        let rows = &self.rows[range.start * stride..range.end * stride];
-        dot_rows(cpu, stride, embedding, rows, &self.bias[range.clone()], worth, range.len());
-        let with_spread =
-            |(score, centre): (&f32, usize)| (score + SPREADS * length * self.spread[centre], centre as u32);
-        out.extend(worth.iter().zip(range).map(with_spread));
+    /// The means of the classes of each cluster.
+    fn of(vectors: RowsView<'_>, bias: &[f32], clusters: &[Vec<u32>]) -> Self {
+        let means =
+            Codes::build(clusters.len(), vectors.stride, |i, row| mean(vectors, bias, &clusters[i], row));
+        let spread = clusters.par_iter().map(|members| spread(vectors, bias, members)).collect();
+        Self { means, spread }
     }
 }
 
-/// How far the vectors of some classes are from their centre, a coordinate.
-fn spread(points: Points<'_>, members: &[u32], centre: &Centres) -> f32 {
-    let mut row = vec![0.0; points.vectors.stride];
+/// The mean vector of some classes, and their mean bias.
+fn mean(vectors: RowsView<'_>, bias: &[f32], members: &[u32], mean: &mut [f32]) -> f32 {
+    let count = members.len().max(1) as f32;
+    mean.fill(0.0);
+    members.iter().for_each(|&class| vectors.add_row(class as usize, mean));
+    mean.iter_mut().for_each(|sum| *sum /= count);
+    members.iter().map(|&class| bias[class as usize]).sum::<f32>() / count
+}
+
+/// How far the vectors of some classes are from their mean, a coordinate.
+fn spread(vectors: RowsView<'_>, bias: &[f32], members: &[u32]) -> f32 {
+    let (mut centre, mut row) = (vec![0.0; vectors.stride], vec![0.0; vectors.stride]);
+    mean(vectors, bias, members, &mut centre);
     let mut squares = 0.0;
     for &class in members {
-        points.vectors.copy_row(class as usize, &mut row);
-        squares += row.iter().zip(&centre.rows).map(|(x, c)| (x - c) * (x - c)).sum::<f32>();
+        vectors.copy_row(class as usize, &mut row);
+        squares += row.iter().zip(&centre).map(|(x, mean)| (x - mean) * (x - mean)).sum::<f32>();
     }
-    (squares / (members.len().max(1) * points.vectors.dim.max(1)) as f32).sqrt()
+    (squares / (members.len().max(1) * vectors.dim.max(1)) as f32).sqrt()
 }
 
 /// The classes of each centre that has any.

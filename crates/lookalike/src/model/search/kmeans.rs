@@ -1,8 +1,10 @@
-//! k-means, the same for any number of threads.
+//! k-means by direction, the same for any number of threads.
 //!
-//! Points are class vectors with the bias as one more coordinate, so that classes that
-//! score alike whatever the example come together. Everything is summed in the order of
-//! points.
+//! Points are class vectors with the bias as one more coordinate. A point belongs to the
+//! centre, of length 1, with which its product is largest, and a centre is the direction of
+//! the sum of its points' directions. Were lengths to count, the short vectors of all places
+//! would gather in a few large clusters in the middle, and a query would have to open those.
+//! Everything is summed in the order of points.
 
 use lookalike_kernels::{Cpu, dot_rows};
 use rayon::prelude::*;
@@ -20,17 +22,11 @@ pub(super) struct Points<'a> {
     pub(super) bias: &'a [f32],
 }
 
-/// Centres: a row each, its bias, and how far points are from it.
-#[derive(Clone, Debug, Default)]
+/// Directions, a row and a bias each, together of length 1.
+#[derive(Clone, Debug)]
 pub(super) struct Centres {
-    pub(super) rows: Vec<f32>,
-    pub(super) bias: Vec<f32>,
-}
-
-impl Centres {
-    pub(super) fn len(&self) -> usize {
-        self.bias.len()
-    }
+    rows: Vec<f32>,
+    bias: Vec<f32>,
 }
 
 /// The centres of `count` groups of some classes after a few rounds.
@@ -39,79 +35,77 @@ pub(super) fn centres(cpu: Cpu, points: Points<'_>, classes: &[u32], count: usiz
         classes.iter().map(|&class| (mix(0, Stream::Search, 0, u64::from(class)), class)).collect();
     shuffled.sort_unstable();
     let start: Vec<u32> = shuffled.iter().take(count).map(|&(_, class)| class).collect();
-    let mut centres = means(points, &start, &(0..start.len() as u32).collect::<Vec<_>>(), start.len());
+    let mut centres =
+        Centres { rows: vec![0.0; start.len() * points.vectors.stride], bias: vec![0.0; start.len()] };
+    let own: Vec<u32> = (0..start.len() as u32).collect();
+    centres.move_to(points, &start, &own);
     for _ in 0..rounds {
         let nearest = nearest(cpu, points, classes, &centres);
-        let moved = means(points, classes, &nearest, centres.len());
-        keep_moved(&mut centres, moved, &nearest);
+        centres.move_to(points, classes, &nearest);
     }
     centres
-}
-
-/// A centre without a point stays where it was.
-fn keep_moved(centres: &mut Centres, moved: Centres, nearest: &[u32]) {
-    let stride = centres.rows.len() / centres.len().max(1);
-    let mut has_points = vec![false; centres.len()];
-    nearest.iter().for_each(|&centre| has_points[centre as usize] = true);
-    for centre in (0..centres.len()).filter(|&centre| has_points[centre]) {
-        let range = centre * stride..(centre + 1) * stride;
-        centres.rows[range.clone()].copy_from_slice(&moved.rows[range]);
-        centres.bias[centre] = moved.bias[centre];
-    }
 }
 
 /// For each of some classes the nearest centre.
 pub(super) fn nearest(cpu: Cpu, points: Points<'_>, classes: &[u32], centres: &Centres) -> Vec<u32> {
-    let stride = points.vectors.stride;
-    let half_squares: Vec<f32> = (0..centres.len())
-        .map(|centre| {
-            let row = &centres.rows[centre * stride..][..stride];
-            let bias = centres.bias[centre];
-            -0.5 * (row.iter().map(|x| x * x).sum::<f32>() + bias * bias)
-        })
-        .collect();
+    let (stride, count) = (points.vectors.stride, centres.bias.len());
+    let no_bias = vec![0.0; count];
     let block = |classes: &[u32]| {
         let mut rows = vec![0.0; classes.len() * stride];
-        let mut products = vec![0.0; classes.len() * centres.len()];
+        let mut products = vec![0.0; classes.len() * count];
         for (&class, row) in classes.iter().zip(rows.chunks_exact_mut(stride)) {
             points.vectors.copy_row(class as usize, row);
         }
-        dot_rows(cpu, stride, &rows, &centres.rows, &half_squares, &mut products, centres.len());
-        let nearest = |(&class, products): (&u32, &[f32])| {
+        dot_rows(cpu, stride, &rows, &centres.rows, &no_bias, &mut products, count);
+        let nearest = |(&class, products): (&u32, &mut [f32])| {
             let bias = points.bias[class as usize];
-            let mut best = (f32::NEG_INFINITY, 0);
-            for (centre, (product, centre_bias)) in (0..).zip(products.iter().zip(&centres.bias)) {
-                let closeness = product + bias * centre_bias;
-                if closeness > best.0 {
-                    best = (closeness, centre);
-                }
-            }
-            best.1
+            products.iter_mut().zip(&centres.bias).for_each(|(product, centre)| *product += bias * centre);
+            largest(products)
         };
-        classes.iter().zip(products.chunks_exact(centres.len())).map(nearest).collect::<Vec<u32>>()
+        classes.iter().zip(products.chunks_exact_mut(count)).map(nearest).collect::<Vec<u32>>()
     };
     classes.par_chunks(BLOCK).flat_map_iter(block).collect()
 }
 
-/// The mean of the classes that belong to each centre.
-pub(super) fn means(points: Points<'_>, classes: &[u32], centre_of: &[u32], count: usize) -> Centres {
-    let stride = points.vectors.stride;
-    let mut centres = Centres { rows: vec![0.0; count * stride], bias: vec![0.0; count] };
-    let mut members = vec![0u32; count];
-    let mut row = vec![0.0; stride];
-    for (&class, &centre) in classes.iter().zip(centre_of) {
-        let centre = centre as usize;
-        points.vectors.copy_row(class as usize, &mut row);
-        let sums = &mut centres.rows[centre * stride..][..stride];
-        sums.iter_mut().zip(&row).for_each(|(sum, x)| *sum += x);
-        centres.bias[centre] += points.bias[class as usize];
-        members[centre] += 1;
+/// The place of the largest number, the first of equals.
+fn largest(numbers: &[f32]) -> u32 {
+    let mut best = (f32::NEG_INFINITY, 0);
+    for (place, &number) in (0..).zip(numbers) {
+        if number > best.0 {
+            best = (number, place);
+        }
     }
-    for ((row, bias), &members) in centres.rows.chunks_exact_mut(stride).zip(&mut centres.bias).zip(&members)
-    {
-        let scale = 1.0 / members.max(1) as f32;
-        row.iter_mut().for_each(|x| *x *= scale);
-        *bias *= scale;
+    best.1
+}
+
+impl Centres {
+    /// Moves each centre to the direction of the points that belong to it; one without a
+    /// point stays where it is.
+    fn move_to(&mut self, points: Points<'_>, classes: &[u32], centre_of: &[u32]) {
+        let stride = points.vectors.stride;
+        let (mut sums, mut bias_sums) = (vec![0.0; self.rows.len()], vec![0.0; self.bias.len()]);
+        let mut row = vec![0.0; stride];
+        for (&class, &centre) in classes.iter().zip(centre_of) {
+            points.vectors.copy_row(class as usize, &mut row);
+            let (bias, centre) = (points.bias[class as usize], centre as usize);
+            let scale = inverse_length(&row, bias);
+            let sum = &mut sums[centre * stride..][..stride];
+            sum.iter_mut().zip(&row).for_each(|(sum, x)| *sum += scale * x);
+            bias_sums[centre] += scale * bias;
+        }
+        for (centre, (sum, &bias_sum)) in sums.chunks_exact(stride).zip(&bias_sums).enumerate() {
+            let scale = inverse_length(sum, bias_sum);
+            if scale > 0.0 {
+                let row = &mut self.rows[centre * stride..][..stride];
+                row.iter_mut().zip(sum).for_each(|(x, sum)| *x = scale * sum);
+                self.bias[centre] = scale * bias_sum;
+            }
+        }
     }
-    centres
+}
+
+/// One over the length of a row with its bias, 0 for one that has none.
+fn inverse_length(row: &[f32], bias: f32) -> f32 {
+    let squares = row.iter().map(|x| x * x).sum::<f32>() + bias * bias;
+    if squares > f32::MIN_POSITIVE && squares.is_finite() { 1.0 / squares.sqrt() } else { 0.0 }
 }

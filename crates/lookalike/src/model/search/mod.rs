@@ -7,6 +7,7 @@
 //! class scores.
 
 mod clusters;
+mod codes;
 mod kmeans;
 mod strong;
 
@@ -15,6 +16,7 @@ use std::sync::OnceLock;
 use lookalike_kernels::Cpu;
 
 pub use clusters::{ClusterScratch, Clusters, Level};
+pub use codes::Codes;
 pub use strong::{StrongClasses, StrongScratch};
 
 use super::{Model, SparsePart};

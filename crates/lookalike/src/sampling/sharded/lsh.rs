@@ -26,7 +26,7 @@ use super::super::lsh::{Plan, Query, Rest, Walk, asking_label};
 use super::super::{Candidates, Counts, Request, Sampler, SamplerStats};
 use super::{draws, runs};
 use crate::collective::Shard;
-use crate::hashing::{Block, HashScratch, HashTables};
+use crate::hashing::{Block, HashScratch, HashTables, TableCodes};
 use crate::model::RowsView;
 use crate::random::{Rng, Stream, below, rng};
 use crate::scratch::PerThread;
@@ -238,6 +238,15 @@ impl ShardedLsh {
             walk.own.clear();
             (walk.truths_of_all, walk.found_by_all, walk.drawn_by_all) = (truths.len(), 0, 0);
         }
+        if let Some(near) = request.near {
+            // They are all different, and no true labels.
+            for (position, walk) in self.walks.iter_mut().enumerate() {
+                let near = near.of(position);
+                let taken = &near[..near.len().min(self.plan.found)];
+                walk.own.extend(self.shard.own(taken));
+                walk.found_by_all = taken.len();
+            }
+        }
         if self.plan.queries.contains(&Query::Label) {
             self.bring_label_rows(request);
         }
@@ -338,6 +347,7 @@ impl ShardedLsh {
                 *slot.counts = Counts {
                     truths: walk.truths.len() as u32,
                     found: walk.own_found as u32,
+                    spared: 0,
                     drawn: (walk.own.len() - walk.own_found) as u32,
                     drawn_log_q,
                 };
@@ -385,7 +395,6 @@ fn load_queries(
 
 impl Sampler for ShardedLsh {
     fn propose(&mut self, request: &Request<'_>, out: &mut Candidates) {
-        debug_assert!(request.near.is_none(), "classes known before are not sharded");
         self.start(request);
         let queries = self.plan.queries.clone();
         for (turn, &query) in queries.iter().enumerate() {
@@ -405,6 +414,14 @@ impl Sampler for ShardedLsh {
 
     fn refresh(&mut self, cpu: Cpu, class_vectors: RowsView<'_>, changed: Option<&[u32]>) {
         self.tables.refresh(cpu, class_vectors, changed);
+    }
+
+    fn tables(&self) -> Option<&HashTables> {
+        Some(&self.tables)
+    }
+
+    fn restore(&mut self, codes: &TableCodes, mean: &[f32]) -> bool {
+        self.tables.restore(codes, mean)
     }
 
     fn stats(&self) -> SamplerStats {

@@ -21,10 +21,10 @@ use super::super::by_key::{Pairs, PairsByKey, Part, for_each_part};
 use super::super::context::{PREFETCH_AHEAD, StepContext};
 use super::super::stages::{Stage, StageClock, StageTimes};
 use super::score::{ROWS_AHEAD, Scorer};
-use super::select::{Kept, Sample, Selection};
+use super::select::{Kept, Limits, Sample, Selection};
 use super::{OutputLayer, rounding_noise, sum_shares};
 use crate::collective::Reducer;
-use crate::loss::{self, CandidateLoss, DRAWN, ExampleTerms, PartTerms, TRUTH, entry};
+use crate::loss::{self, CandidateLoss, DRAWN, ExampleTerms, PartTerms, SPARED, TRUTH, entry};
 use crate::model::Embeddings;
 use crate::optim::{LayerMut, PairGradients, RowsMut};
 use crate::sampling::{BitRows, Candidates};
@@ -42,6 +42,8 @@ pub(crate) struct SampledStep {
     selection: Selection,
     /// By example: classes that were looked up.
     found: Vec<u32>,
+    /// Whether some of them stay even if they are not among the best.
+    spares: bool,
     terms: ExampleTerms,
     /// The embeddings, rounded; only if rows are.
     rounded: AlignedVec<bf16>,
@@ -85,7 +87,8 @@ impl Pairs for CandidatePairs<'_> {
         let (classes, counts) = (self.0.of(example), self.0.counts(example));
         let (truths, negatives) = classes.split_at(counts.truths as usize);
         let (found, drawn) = negatives.split_at(counts.found as usize);
-        for (classes, flags) in [(truths, TRUTH), (found, 0), (drawn, DRAWN)] {
+        let (spared, found) = found.split_at(counts.spared as usize);
+        for (classes, flags) in [(truths, TRUTH), (spared, SPARED), (found, 0), (drawn, DRAWN)] {
             let entry = entry(example, flags);
             for &class in classes {
                 visit(class, entry);
@@ -171,6 +174,7 @@ impl SampledStep {
             let parts = self.by_class.parts();
             let parts = (parts, &mut self.work[..parts.len()]);
             self.selection.find_limits(&scorer, parts, &self.found, keep, (view.first_class, reducer));
+            self.selection.spares = self.spares;
             clock.end(Stage::Select);
         }
         self.score(&scorer, loss, context.keep.is_some());
@@ -231,6 +235,7 @@ impl SampledStep {
             *weight = given * labels.min(context.labels_counted as f32);
             *target = *weight / labels.max(1.0);
         }
+        self.spares = candidates.all_counts().iter().any(|counts| counts.spared > 0);
         self.found.clear();
         self.found.extend(candidates.all_counts().iter().map(|counts| counts.found));
     }
@@ -302,7 +307,7 @@ impl PartScores {
         scorer: &Scorer<'_, T>,
         part: &mut Part,
         loss: &dyn CandidateLoss,
-        limits: Option<&[f32]>,
+        limits: Option<Limits<'_>>,
         examples: &ExampleTerms,
     ) {
         let corrects_drawn = examples.drawn_log_q.iter().any(|&q| q != 0.0);
@@ -327,8 +332,12 @@ impl PartScores {
             if end - kept.pairs < PAIRS_AT_ONCE && range.end < part.entries.len() {
                 continue;
             }
+            let begin = part.range(first).start;
+            if let Some(limits) = limits {
+                limits.settle(&self.scores[kept.pairs..end], &mut part.entries[begin..range.end]);
+            }
             if corrects_drawn {
-                let entries = &part.entries[part.range(first).start..range.end];
+                let entries = &part.entries[begin..range.end];
                 loss::correct_drawn(&mut self.scores[kept.pairs..end], entries, &examples.drawn_log_q);
             }
             let told = kept.pairs;

@@ -24,7 +24,7 @@ use super::super::by_key::{KeyGroup, Part};
 use super::sampled::PartScores;
 use super::score::{ROWS_AHEAD, Scorer};
 use crate::collective::Reducer;
-use crate::loss::{DRAWN, TRUTH, example_of};
+use crate::loss::{DRAWN, SPARED, example_of};
 use crate::scratch::{PerThread, grow, make_room};
 
 /// The place of the limit among an example's sampled scores, at least, if there are
@@ -38,8 +38,32 @@ const EXAMPLES_AT_ONCE: usize = 16;
 pub(super) struct Selection {
     /// By example: scores must be above.
     limits: Vec<f32>,
+    /// Whether there are spared classes in the batch.
+    pub(super) spares: bool,
     /// The sampled scores of one example.
     of_example: PerThread<Vec<f32>>,
+}
+
+/// What the scores of found classes must be above to stay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits<'a> {
+    of_example: &'a [f32],
+    /// Whether there are spared classes in the batch.
+    spares: bool,
+}
+
+impl Limits<'_> {
+    /// Decides what spared classes are: found ones if they are above their example's limit,
+    /// drawn ones otherwise.
+    pub(super) fn settle(&self, scores: &[f32], entries: &mut [u32]) {
+        if !self.spares {
+            return;
+        }
+        for (entry, score) in entries.iter_mut().zip(scores).filter(|(entry, _)| **entry & SPARED == SPARED) {
+            let flags = if *score > self.of_example[example_of(*entry)] { 0 } else { DRAWN };
+            *entry = *entry & !SPARED | flags;
+        }
+    }
 }
 
 /// The sampled pairs of a part.
@@ -79,9 +103,9 @@ impl SampledClasses {
 }
 
 impl Selection {
-    /// By example: what the scores of its found classes must be above to stay.
-    pub(super) fn limits(&self) -> &[f32] {
-        &self.limits
+    /// What the scores of found classes must be above to stay.
+    pub(super) fn limits(&self) -> Limits<'_> {
+        Limits { of_example: &self.limits, spares: self.spares }
     }
 
     /// Finds the limits that leave about the best `keep` of each example's found classes.
@@ -243,7 +267,7 @@ impl Kept {
     pub(super) fn add(
         &mut self,
         cpu: Cpu,
-        limits: &[f32],
+        limits: Limits<'_>,
         part: &mut Part,
         groups: std::ops::Range<usize>,
         scores: &mut [f32],
@@ -252,7 +276,8 @@ impl Kept {
         let pairs = part.range(groups.start).start..part.range(groups.end - 1).end;
         let fresh = &scores[self.pairs..][..pairs.len()];
         grow(indices, pairs.len() + LANES);
-        let count = indices_above_limits(cpu, fresh, &part.entries[pairs.clone()], limits, indices);
+        let count =
+            indices_above_limits(cpu, fresh, &part.entries[pairs.clone()], limits.of_example, indices);
         let (mut group, mut end) = (groups.start, pairs.start);
         for (place, &index) in (self.pairs..).zip(&indices[..count]) {
             let at = pairs.start + index as usize;
@@ -279,9 +304,9 @@ impl Kept {
     }
 }
 
-/// Whether an entry's class was looked up: neither true nor drawn.
+/// Whether an entry's class was looked up: neither true nor drawn alone.
 fn is_found(entry: u32) -> bool {
-    entry & (TRUTH | DRAWN) == 0
+    matches!(entry & SPARED, 0 | SPARED)
 }
 
 #[cfg(test)]
@@ -290,7 +315,7 @@ mod tests {
 
     use super::*;
     use crate::collective::Alone;
-    use crate::loss::{ExampleTerms, Softmax, entry};
+    use crate::loss::{ExampleTerms, Softmax, TRUTH, entry};
     use crate::random::{Stream, mix};
 
     const CLASSES: u32 = 900;

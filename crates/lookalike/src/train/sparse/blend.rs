@@ -17,9 +17,10 @@
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
+use crate::collective::Shard;
 use crate::data::Examples;
 use crate::model::{Activations, Model, NeighbourScratch, Neighbours, SparsePart};
-use crate::predict::{RescoreScratch, TopK, TopKScratch, rescore, top_k};
+use crate::predict::{RescoreScratch, TopK, TopKScratch, join_ranks, rescore, top_k};
 use crate::sampling::NearClasses;
 use crate::scratch::PerThread;
 
@@ -53,10 +54,11 @@ struct HeldOutCandidate {
 }
 
 impl<'a> HeldOutScores<'a> {
-    /// Of `held_out` examples, whose near classes are in `near`.
+    /// Of `held_out` examples, whose near classes are in `near`. A rank of several scores
+    /// the candidates it has, and all know the scores of all.
     pub(super) fn new(
         cpu: Cpu,
-        model: &Model,
+        (model, shard): (&Model, &Shard),
         examples: &'a Examples<'a>,
         held_out: &'a [u32],
         near: &NearClasses,
@@ -68,6 +70,10 @@ impl<'a> HeldOutScores<'a> {
         let (vectors, bias) = (network.output.view(), &network.output.bias);
         let mut best = TopK::new(DENSE_CANDIDATES);
         top_k(cpu, vectors, bias, embeddings.rows(), None, &mut TopKScratch::default(), &mut best);
+        if !shard.is_whole() {
+            join_ranks(shard, &mut best);
+        }
+        let first = shard.classes().start as u32;
         let score = |(position, &example): (usize, &u32)| {
             let mut candidates: Vec<u32> = best.example(position).classes.to_vec();
             candidates.extend_from_slice(near.of(position));
@@ -76,18 +82,25 @@ impl<'a> HeldOutScores<'a> {
             let embedding = embeddings.row(position);
             let features = examples.features(example as usize);
             let factor = network.config.normalise.factor(features.1);
-            let count = candidates.len();
+            let own: Vec<u32> = shard.own(&candidates).collect();
             let mut scratch = RescoreScratch::default();
-            let ranked = rescore(cpu, vectors, bias, embedding, &candidates, count, &mut scratch);
-            let scored = ranked.classes.iter().zip(ranked.scores).map(|(&class, &dense)| {
+            let ranked = rescore(cpu, vectors, bias, embedding, &own, own.len().max(1), &mut scratch);
+            let unscored = if shard.is_whole() { f32::NEG_INFINITY } else { 0.0 };
+            let unscored = |class| HeldOutCandidate { class, dense: unscored, sparse: 0.0 };
+            let mut scored: Vec<HeldOutCandidate> = candidates.into_iter().map(unscored).collect();
+            for (&row, &dense) in ranked.classes.iter().zip(ranked.scores) {
                 let of_sparse =
-                    |part: &SparsePart| part.score(features, factor, class) + part.priors()[class as usize];
+                    |part: &SparsePart| part.score(features, factor, row) + part.priors()[row as usize];
                 let sparse = model.sparse.as_ref().map_or(0.0, of_sparse);
-                HeldOutCandidate { class, dense, sparse }
-            });
-            scored.collect()
+                if let Ok(place) = scored.binary_search_by_key(&(row + first), |candidate| candidate.class) {
+                    (scored[place].dense, scored[place].sparse) = (dense, sparse);
+                }
+            }
+            scored
         };
-        Self { examples, held_out, candidates: held_out.par_iter().enumerate().map(score).collect() }
+        let mut candidates: Vec<Vec<HeldOutCandidate>> = held_out.par_iter().enumerate().map(score).collect();
+        share_scores(shard, &mut candidates);
+        Self { examples, held_out, candidates }
     }
 
     /// The best blend of dense and sparse scores.
@@ -135,6 +148,19 @@ impl<'a> HeldOutScores<'a> {
             }
         }
         options[chosen]
+    }
+}
+
+/// A candidate's scores are those of the rank that has it.
+fn share_scores(shard: &Shard, candidates: &mut [Vec<HeldOutCandidate>]) {
+    if shard.is_whole() {
+        return;
+    }
+    let all = || candidates.iter().flatten();
+    let mut scores: Vec<f32> = all().flat_map(|candidate| [candidate.dense, candidate.sparse]).collect();
+    shard.collective().sum_f32(&mut scores);
+    for (candidate, scores) in candidates.iter_mut().flatten().zip(scores.chunks_exact(2)) {
+        (candidate.dense, candidate.sparse) = (scores[0], scores[1]);
     }
 }
 
@@ -208,7 +234,8 @@ mod tests {
         index.propose(&data.view(), &all, Normalise::None, 8, Truths::Kept, &mut near);
         let mut model = Model::new(network, ClassFrequencies::default());
         model.sparse = Some(part);
-        HeldOutScores::new(Cpu::detect(), &model, &data.view(), &all, &near).best_blend()
+        HeldOutScores::new(Cpu::detect(), (&model, &Shard::whole(CLASSES)), &data.view(), &all, &near)
+            .best_blend()
     }
 
     fn truth(place: usize) -> f32 {

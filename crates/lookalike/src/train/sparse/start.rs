@@ -3,6 +3,7 @@
 
 use super::blend::{PLACES, precision};
 use super::config::SparseConfig;
+use crate::collective::Shard;
 use crate::data::Examples;
 use crate::model::{Model, SparsePart, SparseStart};
 use crate::sampling::{FeatureIndex, NearClasses, Truths};
@@ -15,7 +16,7 @@ const LOG_LEAD: f64 = 1.5;
 /// `held_out` ones better; and what [`SparsePart::from_means`] says of own examples.
 pub(super) fn choose_start(
     config: &SparseConfig,
-    model: &Model,
+    (model, shard): (&Model, &Shard),
     examples: &Examples<'_>,
     chosen: &[u32],
     held_out: &[u32],
@@ -23,9 +24,10 @@ pub(super) fn choose_start(
     let (normalise, counts) = (model.network.config.normalise, &model.frequencies.examples_of_class);
     let make = |start| {
         let rows = config.mean_rows(start);
-        let (part, own) = SparsePart::from_means(examples, chosen, normalise, rows, counts);
+        let classes = shard.classes();
+        let (part, own) = SparsePart::from_means_of(classes, examples, chosen, normalise, rows, counts);
         let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
-        index.refresh(&part, examples.num_features);
+        index.refresh_on(shard, &part, examples.num_features, counts);
         let places = PLACES.map(|(k, _)| k).into_iter().max().unwrap_or(1);
         index.propose(examples, held_out, normalise, places, Truths::Kept, &mut near);
         let truths = held_out.iter().map(|&example| examples.labels(example as usize));
@@ -64,7 +66,7 @@ mod tests {
         let model = Model::new(Network::zeroed(shape), ClassFrequencies::of(&view));
         let start = |held_out: &[u32]| {
             let chosen: Vec<u32> = (0..160).filter(|i| !held_out.contains(i)).collect();
-            choose_start(&config, &model, &view, &chosen, held_out).0.start()
+            choose_start(&config, (&model, &Shard::whole(51)), &view, &chosen, held_out).0.start()
         };
         // The centroid of class 0 is near to none of its examples.
         assert_eq!(start(&[0, 10, 20, 30, 40]), SparseStart::LogMean);

@@ -26,6 +26,7 @@ use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
 use super::super::by_key::{Pairs, PairsByKey, Part, SplitRows, for_each_part};
+use crate::collective::Shard;
 use crate::data::Examples;
 use crate::loss::each_gradient;
 use crate::model::{Normalise, SparsePart};
@@ -48,6 +49,8 @@ pub(super) struct SparseStep {
 struct NearPairs<'a> {
     batch: SparseBatch<'a>,
     near: &'a NearClasses,
+    /// The classes whose rows are here.
+    here: Range<usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -78,8 +81,11 @@ impl Pairs for NearPairs<'_> {
 
     fn for_each(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
         let classes = self.batch.labels(example).iter().chain(self.near.of(example));
+        let first = self.here.start as u32;
         for (place, &class) in ((example * self.batch.stride) as u32..).zip(classes) {
-            visit(class, place);
+            if self.here.contains(&(class as usize)) {
+                visit(class - first, place);
+            }
         }
     }
 }
@@ -87,11 +93,12 @@ impl Pairs for NearPairs<'_> {
 impl SparseStep {
     /// Moves the rows of the true labels and the near classes of a batch. `own`
     /// says what one of a class's examples has put into its score. False if a
-    /// weight is no number any more: the part has diverged.
+    /// weight is no number any more: the part has diverged. On several ranks each scores
+    /// and moves the rows it has, and scores, which are one rank's each, are told to all.
     pub(super) fn run(
         &mut self,
         cpu: Cpu,
-        sparse: &mut SparsePart,
+        (sparse, shard): (&mut SparsePart, &Shard),
         (own, near): (&[f32], &NearClasses),
         (examples, batch): (&Examples<'_>, &[u32]),
         normalise: Normalise,
@@ -103,7 +110,7 @@ impl SparseStep {
         self.factors.extend(batch.iter().map(|&i| normalise.factor(examples.features(i as usize).1)));
         let view = SparseBatch { examples, ids: batch, factors: &self.factors, stride };
         let entry_bits = usize::BITS - (batch.len() * stride).leading_zeros();
-        let pairs = NearPairs { batch: view, near };
+        let pairs = NearPairs { batch: view, near, here: shard.classes() };
         self.by_class.sort(cpu, &pairs, sparse.num_classes(), entry_bits);
         let parts = self.by_class.parts();
         self.work.resize_with(parts.len().max(self.work.len()), Vec::default);
@@ -116,22 +123,33 @@ impl SparseStep {
             });
         });
         grow(&mut self.scores, batch.len() * stride);
+        if !shard.is_whole() {
+            self.scores[..batch.len() * stride].fill(0.0);
+        }
         for (scores, part) in self.work.iter().zip(parts) {
             for (&place, &score) in part.entries.iter().zip(scores) {
                 self.scores[place as usize] = score;
             }
         }
-        let priors = sparse.priors();
-        self.scores[..batch.len() * stride].par_chunks_mut(stride).enumerate().for_each(|(position, row)| {
+        let (priors, first) = (sparse.priors(), shard.classes().start);
+        let rows = self.scores[..batch.len() * stride].par_chunks_mut(stride).enumerate();
+        rows.for_each(|(position, row)| {
+            let (labels, near) = (view.labels(position), near.of(position));
+            let weight = examples.weight(batch[position] as usize);
+            let here = |class: u32| (class as usize).checked_sub(first).filter(|&row| row < priors.len());
+            for (score, &class) in row.iter_mut().zip(labels.iter().chain(near)) {
+                *score += here(class).map_or(0.0, |row| priors[row]);
+            }
+            for (score, &class) in row.iter_mut().zip(labels) {
+                *score -= here(class).map_or(0.0, |row| weight * own[row] / labels.len() as f32);
+            }
+        });
+        shard.collective().sum_f32(&mut self.scores[..batch.len() * stride]);
+        let rows = self.scores[..batch.len() * stride].par_chunks_mut(stride).enumerate();
+        rows.for_each(|(position, row)| {
             let (labels, near) = (view.labels(position), near.of(position));
             let row = &mut row[..labels.len() + near.len()];
             let weight = examples.weight(batch[position] as usize);
-            for (score, &class) in row.iter_mut().zip(labels.iter().chain(near)) {
-                *score += priors[class as usize];
-            }
-            for (score, &class) in row.iter_mut().zip(labels) {
-                *score -= weight * own[class as usize] / labels.len() as f32;
-            }
             // Precision at five sees no more than five labels. With a weight of 1 it would
             // be recall that is optimised (Menon et al., Multilabel reductions, 2019).
             let counted = labels.len().min(LABELS_COUNTED) as f32;
@@ -315,7 +333,8 @@ mod tests {
     ) -> NearClasses {
         let near = near(sparse, data, batch, normalise, wanted);
         let own: Vec<f32> = (0..CLASSES).map(own).collect();
-        step.run(Cpu::detect(), sparse, (&own, &near), (&data.view(), batch), normalise, RATE);
+        let (batch, whole) = ((&data.view(), batch), Shard::whole(CLASSES));
+        step.run(Cpu::detect(), (sparse, &whole), (&own, &near), batch, normalise, RATE);
         near
     }
 
