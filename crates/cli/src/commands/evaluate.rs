@@ -11,6 +11,7 @@ use lookalike::predict::{Evaluation, Predictor};
 
 use super::MachineArguments;
 use super::search::SearchArguments;
+use crate::exit::usage;
 use crate::input::{self, ReadArguments};
 use crate::output::inform;
 use crate::ranks;
@@ -86,6 +87,9 @@ impl MetricArguments {
 pub(crate) fn run(arguments: EvaluateArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
     arguments.search.check_on_ranks()?;
+    if arguments.test == Path::new("-") && ranks::all().size() > 1 {
+        return Err(usage("standard input is for one process: start one, or give a file"));
+    }
     let model = arguments.search.load(&arguments.model)?;
     let shard = Shard::new(ranks::all(), model.num_classes());
     arguments.machine.install(|| {
