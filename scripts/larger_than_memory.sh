@@ -61,6 +61,8 @@ if [[ $EUID -eq 0 && -e $groups/memory.limit_in_bytes ]]; then
     group=$groups$(awk -F: '$2 == "memory" { print $3 }' /proc/self/cgroup)/lookalike-$$
     mkdir "$group"
     echo "$limit" >"$group/memory.limit_in_bytes"
+    # Pages that are in memory already are on the account of the group that wrote them.
+    sync train.lkp && dd if=train.lkp iflag=nocache count=0 status=none
     (echo $BASHPID >"$group/cgroup.procs" && train group)
     compare group "control group of $((limit >> 20)) MiB, pages of the file among them"
     echo "it was at its limit $(cat "$group/memory.failcnt") times"
