@@ -291,7 +291,9 @@ fn old_models_go_on() {
         let found = answers_of(&model, fixture.test_examples(&model).view());
         let is_finite = found.iter().all(|answer| answer.scores.iter().all(|score| score.is_finite()));
         assert!(is_finite, "{}", fixture.name);
-        if let Some(expected) = fixture.answers_in("answers-after-third-epoch.jsonl") {
+        // Sparse weights have been trained by another loss since (CHANGELOG), and go on by it.
+        let expected = fixture.answers_in("answers-after-third-epoch.jsonl");
+        if let Some(expected) = expected.filter(|_| model.sparse.is_none()) {
             let is_bf16 = model.network.config.storage == Storage::Bf16;
             fixture.compare(&found, &expected, ROUNDING_AFTER_AN_EPOCH[usize::from(is_bf16)]);
         }

@@ -6,14 +6,14 @@ use std::process::Command;
 
 use crate::support::Folder;
 
-/// A disk of one megabyte, until it is dropped.
+/// A disk of two megabytes, until it is dropped.
 struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     fn mount(place: PathBuf) -> Option<Self> {
         std::fs::create_dir(&place).unwrap();
         let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(&place).output();
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=2m", "tmpfs"]).arg(&place).output();
         match mounted {
             Ok(output) if output.status.success() => Some(Self(place)),
             Ok(output) => {
@@ -48,8 +48,8 @@ fn a_full_disk_is_told_and_what_was_there_still_opens() {
         assert!(done.errors.contains("No space left") && !done.errors.contains("damaged"), "{}", done.errors);
         assert!(done.errors.contains("disk/"), "{}", done.errors);
     };
-    fails(&format!("{train} --epochs 1 --hidden 1024 --model disk/model --overwrite"));
-    fails(&format!("{train} --epochs 1 --hidden 1024 --checkpoint disk/others --checkpoint-every 2steps"));
+    fails(&format!("{train} --epochs 1 --hidden 4096 --model disk/model --overwrite"));
+    fails(&format!("{train} --epochs 1 --hidden 4096 --checkpoint disk/others --checkpoint-every 2steps"));
     fails("data synth --classes 80 --features 300 --train 60000 --test 100 --out disk/made");
     assert_eq!(folder.succeed("predict disk/model made/test.txt").out, before);
     folder.succeed(&format!("{train} --hidden 8 --epochs 2 --model disk/model {checkpoint} --resume"));

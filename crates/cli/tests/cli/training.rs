@@ -141,7 +141,7 @@ fn going_on_with_validation_never_makes_a_model_worse() {
     folder.succeed(&format!("train made/train.txt --epochs 4 {valid}"));
     let (before, bytes) = (precision(&folder, "model"), folder.read("model/model.safetensors"));
     // So large a rate unlearns what was learnt.
-    let done = folder.succeed(&format!("train made/train.txt --resume --epochs 6 --lr 1 {valid}"));
+    let done = folder.succeed(&format!("train made/train.txt --resume --epochs 6 --lr 100 {valid}"));
     assert!(done.errors.contains("model was the best on --valid and is left as it is"), "{}", done.errors);
     assert!(!done.errors.contains("saved to") && !done.errors.contains("best so far"), "{}", done.errors);
     assert!(bytes == folder.read("model/model.safetensors"));

@@ -1,7 +1,7 @@
 use super::*;
 use crate::data::Dataset;
 use crate::data::synth::{SynthOptions, synth};
-use crate::train::TrainConfig;
+use crate::train::{ClassBias, TrainConfig};
 use lookalike_kernels::Cpu;
 
 fn target(scores: &[f32], labels: &[u32]) -> Target {
@@ -85,6 +85,8 @@ fn hashing_follows_a_trained_model_and_static_samplers_do_not() {
         lr: 5e-3,
         budget: Some(20),
         sampler: SamplerKind::Full,
+        // At the start all classes are much alike.
+        class_bias: Some(ClassBias::Zero),
         ..TrainConfig::default()
     };
     let examples = train.view();
