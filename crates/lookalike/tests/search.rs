@@ -53,7 +53,7 @@ fn training_leaves_an_index_that_finds_nearly_all() {
         assert!(index.recall >= 0.99, "{}", index.recall);
         let exact = rank(model, test, Search::Exact);
         let quarter = Search::Fast { effort: Some(model.num_classes() / 4) };
-        for (search, least) in [(Search::FAST, 0.95), (quarter, 0.9)] {
+        for (search, least) in [(Search::FAST, 0.95), (quarter, 0.85)] {
             let recall = Recall::of(&rank(model, test, search), &exact).share();
             assert!(recall > least, "{search:?}: {recall}");
         }
