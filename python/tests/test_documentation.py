@@ -25,7 +25,7 @@ HAS_TORCH = importlib.util.find_spec("torch") is not None
 modules = [
     module.name
     for module in pkgutil.iter_modules(lookalike.__path__)
-    if module.name != "_native" and (HAS_TORCH or module.name != "torch")
+    if module.name != "_native" and (HAS_TORCH or module.name not in ("torch", "_group"))
 ]
 
 

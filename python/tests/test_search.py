@@ -8,12 +8,11 @@ import pytest
 from lookalike import ExtremeClassifier, datasets
 
 
-
 @pytest.fixture(scope="module")
 def model_and_test():
     """A model with a search index, which small ones have not."""
     train, test = datasets.make_classification(2600, features=500, train=8000, test=50, noise=0.0)
-    model = ExtremeClassifier(epochs=1, hidden=[16]).fit(train.X, train.y)
+    model = ExtremeClassifier(epochs=1, hidden=[16]).fit(train.X, train.Y)
     assert len(model.classes_) >= 2000
     return model, test
 
@@ -23,7 +22,8 @@ def test_full_effort_is_an_exact_search(model_and_test):
     exact, probabilities = model.top_k(test.X)
     everything = len(model.classes_)
     found, of_found = model.top_k(test.X, search="fast", effort=everything)
-    assert np.array_equal(exact, found) and np.array_equal(probabilities, of_found)
+    assert np.array_equal(exact, found)
+    assert np.array_equal(probabilities, of_found)
     assert np.array_equal(model.predict(test.X, 3, search="fast", effort=everything), exact[:, :3])
 
 
@@ -32,9 +32,10 @@ def test_a_fast_search_finds_most(model_and_test):
     exact, _ = model.top_k(test.X)
     found, _ = model.top_k(test.X, search="fast", effort=200)
     shares = [len(set(a) & set(b)) / len(a) for a, b in zip(exact.tolist(), found.tolist(), strict=True)]
-    measured = model.evaluate(test.X, test.y, search="fast", effort=200)["recall of search"]
-    assert 0.5 < np.mean(shares) <= 1.0 and measured == pytest.approx(np.mean(shares), abs=1e-6)
-    assert "recall of search" not in model.evaluate(test.X, test.y)
+    measured = model.evaluate(test.X, test.Y, search="fast", effort=200)["recall of search"]
+    assert 0.5 < np.mean(shares) <= 1.0
+    assert measured == pytest.approx(np.mean(shares), abs=1e-6)
+    assert "recall of search" not in model.evaluate(test.X, test.Y)
 
 
 @pytest.mark.parametrize("wish", [{"search": "psychic"}, {"search": "fast", "effort": 0}, {"effort": -1}])
