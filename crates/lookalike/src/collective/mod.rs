@@ -22,7 +22,7 @@ pub use threads::Threads;
 /// Moves bytes between ranks.
 ///
 /// Law. All ranks call the same methods in the same order with slices of the same
-/// lengths; a call returns when this rank has what it is to get. Nothing is lost and
+/// lengths, never of none; a call returns when this rank has what it is to get. Nothing is lost and
 /// nothing is joined or reordered. What a rank that is no longer there makes of the
 /// others is not returned as an error: they end, in bounded time, with a message.
 pub trait Collective: Send + Sync + std::fmt::Debug {

@@ -43,7 +43,8 @@ impl dyn Collective + '_ {
 
     /// The values of all ranks, in their order; all have as many.
     pub fn gather<T: Pod>(&self, values: &[T]) -> Vec<T> {
-        if self.size() == 1 {
+        // Of nothing everybody has as much, and MPI calls it an error.
+        if self.size() == 1 || values.is_empty() {
             return values.to_vec();
         }
         let mut all = vec![T::zeroed(); values.len() * self.size()];
