@@ -136,8 +136,8 @@ impl Model {
     }
 
     /// Keeps the class vectors in another storage from here on, for answers alone. In bf16
-    /// each number is within 2^-9 of what it was, relatively, so no score of an embedding
-    /// `E` changes by more than `2^-9 · Σ |w_i · E_i|`.
+    /// each number is within 2^-8 of what it was, relatively, so no score of an embedding
+    /// `E` changes by more than `2^-8 · Σ |w_i · E_i|`.
     pub fn store_classes(&mut self, storage: Storage) {
         let weights = &mut self.network.output.weights;
         *weights = std::mem::replace(weights, Numbers::zeroed(storage, 0)).stored_as(storage);
