@@ -64,9 +64,9 @@ def training_settings(
         # As on the command line: a sampler with a loss of its own.
         noise = "frequency" if base["sampler"] == "frequency" else "log-uniform"
         given.update(sampler=noise, loss="nce")
-    elif "sampler" in given and "loss" not in (settings or {}):
-        # And one that is named has the paper's loss, unless another is asked for.
-        given.setdefault("loss", "softmax")
+    elif "sampler" in given and base.get("loss") == "nce":
+        # Which another sampler does not have.
+        given.setdefault("loss", None)
     if "hidden" in given:
         hidden = given["hidden"]
         given["hidden"] = [int(width) for width in hidden] if hasattr(hidden, "__iter__") else [int(hidden)]

@@ -182,7 +182,7 @@ fn sweep_varies_settings_together_or_one_at_a_time() {
 fn adapt_measures_at_the_iterations_asked_for() {
     let place = Place::new();
     let command = "adapt small --out out --epochs 8 --sampler full --at 96,0 --inputs 12 --draws 40 --activation relu \
-         --class-bias zero";
+         --class-start random";
     let (printed, _) = place.succeed(command);
     assert!(printed.contains("mass covered") && printed.contains("LSH Label"), "{printed}");
     let results = place.json("out/results.json");

@@ -72,8 +72,11 @@ fn a_step_allocates_nothing_in_the_steady_state() {
     check(&data, deep);
     let half = TrainConfig { storage: lookalike::model::Storage::Bf16, ..usual.clone() };
     check(&data, half);
-    let nce =
-        TrainConfig { loss: lookalike::loss::Loss::Nce, sampler: SamplerKind::LogUniform, ..usual.clone() };
+    let nce = TrainConfig {
+        loss: Some(lookalike::loss::Loss::Nce),
+        sampler: SamplerKind::LogUniform,
+        ..usual.clone()
+    };
     check(&data, nce);
     let sparse = SparseConfig { epochs: Some(STEPS_MAX), ..SparseConfig::default() };
     check(&data, TrainConfig { sparse: Some(sparse), ..usual.clone() });

@@ -214,8 +214,12 @@ fn check(setting: &Setting) {
         clip: None,
         frozen_features: 0,
     };
-    let loss =
-        Step::default().run(&context, (&mut network, &mut moments), &mut proposer, None, &view, &batch);
+    let mut step = Step::default();
+    let loss = step.run(&context, (&mut network, &mut moments), &mut proposer, None, &view, &batch);
+    if setting.sampler != SamplerKind::Full {
+        let pairs: usize = case.scored.iter().map(Vec::len).sum();
+        assert_eq!(step.num_trained_pairs(), pairs, "all that was proposed is trained on");
+    }
     assert!((loss - case.loss(&before)).abs() < 1e-4, "loss {loss} against {}", case.loss(&before));
 
     let mut after = Parameters::of(&network);

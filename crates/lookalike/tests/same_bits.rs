@@ -214,8 +214,8 @@ fn levels_with_fused_multiply_add_train_the_same_model() {
     };
     let mut configs: Vec<TrainConfig> =
         SamplerKind::ALL.map(|sampler| TrainConfig { sampler, ..usual.clone() }).to_vec();
-    let noise = TrainConfig { loss: Loss::Nce, sampler: SamplerKind::LogUniform, ..usual.clone() };
-    let alone = TrainConfig { loss: Loss::Logistic, sampler: SamplerKind::Mixed, ..usual.clone() };
+    let noise = TrainConfig { loss: Some(Loss::Nce), sampler: SamplerKind::LogUniform, ..usual.clone() };
+    let alone = TrainConfig { loss: Some(Loss::Logistic), sampler: SamplerKind::Mixed, ..usual.clone() };
     let counted = TrainConfig { labels_counted: 3, ..usual.clone() };
     let signs = LshConfig { family: Family::Simhash, ..LshConfig::default() };
     let deep = TrainConfig { hidden: vec![24, 40], activation: Activation::Relu, ..usual.clone() };

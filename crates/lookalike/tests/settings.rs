@@ -72,7 +72,7 @@ fn assert_is_the_papers_network(preset: &TrainConfig, name: &str) {
     assert_eq!((family, codes, bin, refresh_first), (Family::Dwta, Codes::Overlapped, 8, 50), "{name}");
     // Algorithm 3 as it is printed, and all that it gives.
     assert_eq!((walk, preset.retrieve), (Some(Walk::Paper), Some(0)), "{name}");
-    assert_eq!((preset.sampler, preset.loss), (SamplerKind::LshEmbedding, Loss::Softmax), "{name}");
+    assert_eq!((preset.sampler, preset.loss()), (SamplerKind::LshEmbedding, Loss::Softmax), "{name}");
     assert!(preset.sparse.is_none(), "{name}");
 }
 
@@ -154,7 +154,7 @@ fn log_q_is_corrected_by_default_where_it_is_known() {
     ];
     assert!(SamplerKind::ALL.iter().all(|kind| cases.iter().any(|case| case.0 == *kind)));
     for (sampler, loss, corrects) in cases {
-        let loss_with = |log_q| reports(TrainConfig { sampler, loss, log_q, ..small(1) })[0].loss;
+        let loss_with = |log_q| reports(TrainConfig { sampler, loss: Some(loss), log_q, ..small(1) })[0].loss;
         assert_eq!(loss_with(None), loss_with(Some(corrects)), "{sampler}");
         assert_eq!(loss_with(Some(true)) != loss_with(Some(false)), corrects, "{sampler}");
     }
@@ -170,8 +170,8 @@ fn noise_contrastive_scores_start_as_log_probabilities() {
         |loss| reports(TrainConfig { sampler: SamplerKind::Uniform, loss, init, ..small(1) })[0].loss;
     let budget = 10.0f64;
     let expected = (1.0 + budget).ln() + budget * (1.0 / budget).ln_1p();
-    let found = first_loss(Loss::Nce);
+    let found = first_loss(Some(Loss::Nce));
     assert!((found - expected).abs() < 1e-4, "{found}, not {expected}");
-    let found = first_loss(Loss::Softmax);
+    let found = first_loss(Some(Loss::Softmax));
     assert!((found - (1.0 + budget).ln()).abs() < 1e-4, "{found}");
 }

@@ -69,7 +69,7 @@ async function ask() {
   const text = question.value;
   asked = text;
   if (text.trim() === "") return clear();
-  busy = true;
+  setBusy(true);
   try {
     const wish = { ...item(text), k: Math.min(CLASSES, card.classes, card.limits.k), probabilities: true, explain: true };
     const started = performance.now();
@@ -83,10 +83,15 @@ async function ask() {
   } catch (error) {
     explainFailure(error);
   } finally {
-    busy = false;
+    setBusy(false);
   }
   // Whatever was typed meanwhile.
   ask();
+}
+
+function setBusy(isBusy) {
+  busy = isBusy;
+  byId("classes").setAttribute("aria-busy", String(isBusy));
 }
 
 function clear() {

@@ -24,7 +24,7 @@ const FLAGS: [(&str, &[(&str, &str)]); 46] = [
     ("--normalise none", &[("normalise", "'none'")]),
     ("--input-scale 0.75", &[("init.input-scale", "0.75")]),
     ("--output-scale 0.25", &[("init.output-scale", "0.25")]),
-    ("--class-bias zero", &[("class-bias", "'zero'")]),
+    ("--class-start random", &[("class-start", "'random'")]),
     ("--storage bf16", &[("storage", "'bf16'")]),
     ("--lr 0.5", &[("lr", "0.5")]),
     ("--lr-schedule cosine", &[("lr-schedule", "'cosine'")]),

@@ -34,7 +34,7 @@ mod writing;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use checkpoints::Checkpoints;
 pub use directory::check_destination;
@@ -89,6 +89,7 @@ struct ConfigFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     checksum: Option<String>,
     network: NetworkConfig,
+    #[serde(deserialize_with = "known_settings")]
     training: TrainConfig,
     progress: Progress,
     /// Training examples that have a label; until version 3 it stood in `progress`.
@@ -118,6 +119,16 @@ struct ConfigFile {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     state: Option<StateHeader>,
     files: Vec<FileEntry>,
+}
+
+/// Settings as earlier builds wrote them: without what has been added since, which had
+/// another default then, and with what is gone.
+fn known_settings<'de, D: Deserializer<'de>>(from: D) -> Result<TrainConfig, D::Error> {
+    let mut settings = serde_json::Map::deserialize(from)?;
+    settings.entry("labels-counted").or_insert(1.into());
+    // Where biases started; nothing once they have.
+    settings.remove("class-bias");
+    TrainConfig::deserialize(serde_json::Value::Object(settings)).map_err(serde::de::Error::custom)
 }
 
 /// What of the training state is no tensor.

@@ -66,7 +66,7 @@ impl Method {
 
     /// What a configuration trains with.
     pub fn of(config: &TrainConfig) -> Self {
-        match config.loss {
+        match config.loss() {
             Loss::Nce => Self::Nce,
             Loss::Softmax | Loss::SoftmaxEach | Loss::Logistic => Self::Sampler(config.sampler),
         }
@@ -79,10 +79,10 @@ impl Method {
         match self {
             Self::Sampler(kind) => {
                 config.sampler = kind;
-                config.loss = Loss::Softmax;
+                config.loss = config.loss.filter(|&loss| loss != Loss::Nce);
             }
             Self::Nce => {
-                config.loss = Loss::Nce;
+                config.loss = Some(Loss::Nce);
                 if config.sampler != SamplerKind::Frequency {
                     config.sampler = SamplerKind::LogUniform;
                 }
@@ -147,6 +147,6 @@ mod tests {
         }
         let mut noise = TrainConfig { sampler: SamplerKind::Frequency, ..TrainConfig::default() };
         Method::Nce.apply(&mut noise);
-        assert_eq!((noise.sampler, noise.loss), (SamplerKind::Frequency, Loss::Nce));
+        assert_eq!((noise.sampler, noise.loss()), (SamplerKind::Frequency, Loss::Nce));
     }
 }

@@ -225,3 +225,16 @@ pub fn correct_drawn(scores: &mut [f32], entries: &[u32], drawn_log_q: &[f32]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages, files and options call a loss the same.
+    #[test]
+    fn a_loss_has_one_name() {
+        for loss in [Loss::Softmax, Loss::SoftmaxEach, Loss::Logistic, Loss::Nce] {
+            assert_eq!(serde_json::to_value(loss).unwrap(), loss.name());
+        }
+    }
+}

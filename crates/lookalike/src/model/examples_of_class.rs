@@ -3,13 +3,13 @@
 use crate::data::Examples;
 
 /// For each class, those of some examples that have it as a label.
-pub(super) struct ExamplesOfClass {
+pub(crate) struct ExamplesOfClass {
     offsets: Vec<usize>,
     examples: Vec<u32>,
 }
 
 impl ExamplesOfClass {
-    pub(super) fn new(examples: &Examples<'_>, chosen: &[u32]) -> Self {
+    pub(crate) fn new(examples: &Examples<'_>, chosen: &[u32]) -> Self {
         let mut offsets = vec![0; examples.num_classes + 1];
         let labels = |&example: &u32| examples.labels(example as usize);
         for &label in chosen.iter().flat_map(labels) {
@@ -30,7 +30,7 @@ impl ExamplesOfClass {
     }
 
     /// The examples of a class, in the order they were given.
-    pub(super) fn of(&self, class: usize) -> &[u32] {
+    pub(crate) fn of(&self, class: usize) -> &[u32] {
         &self.examples[self.offsets[class]..self.offsets[class + 1]]
     }
 }

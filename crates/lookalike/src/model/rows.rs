@@ -153,6 +153,16 @@ impl Rows {
         self.fill_from(0, write);
     }
 
+    /// Sets one row.
+    pub fn set_row(&mut self, row: usize, values: &[f32]) {
+        let start = row * self.stride;
+        with_numbers!(&mut self.weights, weights => {
+            for (slot, &x) in weights[start..start + self.dim].iter_mut().zip(values) {
+                *slot = Element::from_f32(x);
+            }
+        });
+    }
+
     /// Sets the rows from `first` on.
     pub fn fill_from(&mut self, first: usize, write: impl Fn(usize, &mut [f32]) + Sync) {
         let (dim, stride) = (self.dim, self.stride);

@@ -271,3 +271,60 @@ impl<T: Element> RowsMut<'_, T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Activation, Init, NetworkConfig, Normalise, Storage};
+
+    fn network(num_features: usize, num_classes: usize) -> Network {
+        let config = NetworkConfig {
+            num_features,
+            num_classes,
+            hidden: vec![8],
+            activation: Activation::Linear,
+            normalise: Normalise::L2,
+            storage: Storage::F32,
+        };
+        Network::random(config, Init::default(), 1)
+    }
+
+    /// Moments of a layer's rows and biases that say which row they belong to.
+    fn number_rows(moments: &mut RowMoments, stride: usize) {
+        let Numbers::F32(m) = &mut moments.m else { panic!("single precision here") };
+        m.iter_mut().enumerate().for_each(|(at, x)| *x = (at / stride) as f32);
+        moments.last.iter_mut().zip(0..).for_each(|(last, row)| *last = row);
+        moments.bias.v.iter_mut().enumerate().for_each(|(row, v)| *v = row as f32);
+    }
+
+    fn numbers(moments: &RowMoments, stride: usize) -> (Vec<f32>, Vec<u32>, Vec<f32>) {
+        let Numbers::F32(m) = &moments.m else { panic!("single precision here") };
+        (m.chunks(stride).map(|row| row[0]).collect(), moments.last.clone(), moments.bias.v.clone())
+    }
+
+    #[test]
+    fn classes_take_their_moments_along() {
+        let (before, after) = (network(3, 5), network(3, 2));
+        let stride = before.output.stride;
+        let mut moments = NetworkMoments::of(&before);
+        number_rows(&mut moments.output, stride);
+        moments.keep_classes(&after, &[1, 4]);
+        assert_eq!(numbers(&moments.output, stride), (vec![1.0, 4.0], vec![1, 4], vec![1.0, 4.0]));
+        assert_eq!(moments.input.last.len(), 3);
+    }
+
+    #[test]
+    fn new_rows_start_without_moments_behind_the_others() {
+        let (before, after) = (network(2, 2), network(3, 4));
+        let stride = before.output.stride;
+        let mut moments = NetworkMoments::of(&before);
+        number_rows(&mut moments.output, stride);
+        moments.grow(&after);
+        let expected = [0.0, 1.0, 0.0, 0.0];
+        assert_eq!(
+            numbers(&moments.output, stride),
+            (expected.to_vec(), vec![0, 1, 0, 0], expected.to_vec())
+        );
+        assert_eq!(moments.input.last.len(), 3);
+    }
+}

@@ -52,9 +52,6 @@ struct Entry {
     /// Negatives an example by default, if these are only the best of the classes it found
     /// (docs/notes/selection.md).
     selected_by_default: Option<usize>,
-    /// Whether frequent classes are often among its negatives, whatever the example
-    /// (docs/notes/selection.md).
-    meets_frequent_classes: bool,
     /// Whether it knows how likely each of its negatives was.
     knows_noise: bool,
     /// Whether scores are corrected by `ln q` unless told otherwise.
@@ -73,7 +70,6 @@ const ENTRIES: [Entry; 8] = [
         title: "LSH Embedding",
         uses_tables: true,
         selected_by_default: Some(100),
-        meets_frequent_classes: false,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| hashed(Plan::of(setup, Query::Embedding), setup)),
@@ -84,7 +80,6 @@ const ENTRIES: [Entry; 8] = [
         title: "LSH Label",
         uses_tables: true,
         selected_by_default: Some(50),
-        meets_frequent_classes: true,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| hashed(Plan::of(setup, Query::Label), setup)),
@@ -95,7 +90,6 @@ const ENTRIES: [Entry; 8] = [
         title: "Mixed",
         uses_tables: true,
         selected_by_default: None,
-        meets_frequent_classes: false,
         knows_noise: false,
         corrects_log_q: true,
         make: Some(|setup| hashed(mixed(setup)?, setup)),
@@ -106,7 +100,6 @@ const ENTRIES: [Entry; 8] = [
         title: "Full softmax",
         uses_tables: false,
         selected_by_default: None,
-        meets_frequent_classes: true,
         knows_noise: false,
         corrects_log_q: false,
         make: None,
@@ -117,7 +110,6 @@ const ENTRIES: [Entry; 8] = [
         title: "Top-k softmax",
         uses_tables: false,
         selected_by_default: None,
-        meets_frequent_classes: true,
         knows_noise: false,
         corrects_log_q: false,
         make: Some(|setup| Ok(Box::new(TopKSampler::new(setup.budget)))),
@@ -128,7 +120,6 @@ const ENTRIES: [Entry; 8] = [
         title: "Sampled softmax",
         uses_tables: false,
         selected_by_default: None,
-        meets_frequent_classes: true,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(LogUniform::new(setup.label_counts), setup)),
@@ -139,7 +130,6 @@ const ENTRIES: [Entry; 8] = [
         title: "Frequency softmax",
         uses_tables: false,
         selected_by_default: None,
-        meets_frequent_classes: false,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(Frequency::new(setup.label_counts), setup)),
@@ -150,7 +140,6 @@ const ENTRIES: [Entry; 8] = [
         title: "Uniform softmax",
         uses_tables: false,
         selected_by_default: None,
-        meets_frequent_classes: false,
         knows_noise: true,
         corrects_log_q: true,
         make: Some(|setup| drawn(Uniform::new(setup.label_counts.len()), setup)),
@@ -207,11 +196,6 @@ impl SamplerKind {
     /// Negatives an example by default where they are the best of many.
     pub fn selected_by_default(self) -> Option<usize> {
         self.entry().selected_by_default
-    }
-
-    /// Whether frequent classes are often among its negatives, whatever the example.
-    pub fn meets_frequent_classes(self) -> bool {
-        self.entry().meets_frequent_classes
     }
 
     /// Whether it knows how likely each of its negatives was.

@@ -25,17 +25,14 @@ pub enum RateSchedule {
     Cosine,
 }
 
-/// What the bias of a class starts from, besides what the loss asks for.
+/// Where the vectors of classes start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ClassBias {
-    /// The logarithm of how much more frequent than the mean the class is. What the best
-    /// classes of all examples have in common is then right from the first step on; from
-    /// zero, negatives that are chosen for their high scores first shrink every embedding,
-    /// and units that a ReLU has once shut stay shut (docs/notes/selection.md).
-    Frequency,
-    /// Nothing.
-    Zero,
+pub enum ClassStart {
+    /// In the direction of the mean embedding of their examples.
+    Examples,
+    /// Anywhere (the paper's).
+    Random,
 }
 
 /// The settings of a training run. The same settings, data and seed give the
@@ -45,8 +42,9 @@ pub enum ClassBias {
 pub struct TrainConfig {
     /// Who proposes the negatives.
     pub sampler: SamplerKind,
-    /// What is minimised.
-    pub loss: Loss,
+    /// What is minimised; unset, see [`TrainConfig::loss`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
     /// Labels of an example that count, at most: it counts once for each. With 1
     /// every example counts alike, as in the paper, and recall is optimised; precision
     /// counts labels.
@@ -77,9 +75,9 @@ pub struct TrainConfig {
     pub storage: Storage,
     /// Spread of the initial weights.
     pub init: Init,
-    /// What the biases of classes start from; unset, see [`TrainConfig::class_bias`].
+    /// Where the vectors of classes start; unset, see [`TrainConfig::class_start`].
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub class_bias: Option<ClassBias>,
+    pub class_start: Option<ClassStart>,
     /// Examples that are shuffled together; unset, all of them. Blocks of neighbours are
     /// shuffled first, so that of a large file only so many are needed at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -136,8 +134,8 @@ impl Default for TrainConfig {
     fn default() -> Self {
         Self {
             sampler: SamplerKind::LshEmbedding,
-            loss: Loss::Softmax,
-            labels_counted: 1,
+            loss: None,
+            labels_counted: LABELS_COUNTED,
             log_q: None,
             budget: None,
             sparsity: None,
@@ -149,7 +147,7 @@ impl Default for TrainConfig {
             normalise: Normalise::L2,
             storage: Storage::F32,
             init: Init::default(),
-            class_bias: None,
+            class_start: None,
             shuffle_window: None,
             batch: 256,
             epochs: 5,
@@ -285,9 +283,11 @@ impl TrainConfig {
         let lsh = LshConfig { codes: Codes::Overlapped, walk: Some(Walk::Paper), ..LshConfig::default() };
         let paper = Self {
             epochs: 10,
+            loss: Some(Loss::Softmax),
+            labels_counted: 1,
             hidden: vec![128],
             activation: Activation::Relu,
-            class_bias: Some(ClassBias::Zero),
+            class_start: Some(ClassStart::Random),
             lr: 1e-4,
             lr_schedule: RateSchedule::Constant,
             batch: 256,
@@ -356,10 +356,9 @@ impl TrainConfig {
             }
             false => format!("auto: no sparse weights, which could be {entries_at_most:.0}"),
         });
-        let labels_counted = LABELS_COUNTED;
         if labels > count {
             why.push(format!(
-                "auto: an example counts once for each of its labels, up to {labels_counted}, as precision counts labels; they do not compete with each other"
+                "auto: an example counts once for each of its labels, up to {LABELS_COUNTED}, as precision counts labels; they do not compete with each other"
             ));
         }
         let is_large = feature_values.saturating_mul(8) > SHUFFLED_BYTES_MAX;
@@ -368,10 +367,8 @@ impl TrainConfig {
             why.push(format!("auto: shuffled in windows of {SHUFFLE_WINDOW} examples, as the data is large"));
         }
         let chosen = Self {
-            loss: Loss::SoftmaxEach,
             epochs,
             batch,
-            labels_counted,
             budget: Some(budget),
             sparse,
             shuffle_window,
@@ -476,32 +473,20 @@ impl TrainConfig {
         }
     }
 
-    /// What the biases of classes start from unless told otherwise: frequencies, where the
-    /// negatives are such that frequent classes are often among them. Uniform draws hardly
-    /// ever have them; nor have tables that are asked with the embedding, which hear
-    /// no bias; but with a ReLU nothing else keeps embeddings from being shut. With
-    /// sparse weights, these bring what frequencies add.
-    pub fn class_bias(&self) -> ClassBias {
-        let is_met = match self.sampler {
-            SamplerKind::LshEmbedding => self.activation == Activation::Relu,
-            kind => kind.meets_frequent_classes(),
-        };
-        let by_default = if is_met && self.sparse.is_none() { ClassBias::Frequency } else { ClassBias::Zero };
-        self.class_bias.unwrap_or(by_default)
+    /// What is minimised unless told otherwise: the softmax of each label against the
+    /// negatives alone, since labels that share one probability hold each other down; the
+    /// plain softmax where every class is scored.
+    pub fn loss(&self) -> Loss {
+        let by_default = if self.sampler == SamplerKind::Full { Loss::Softmax } else { Loss::SoftmaxEach };
+        self.loss.unwrap_or(by_default)
     }
 
-    /// What the bias of each class starts from.
-    pub(super) fn starting_biases(&self, examples_of_class: &[u32]) -> impl Iterator<Item = f32> {
-        let classes = examples_of_class.len();
-        let by_loss = self.loss.over_candidates().starting_bias(classes);
-        let by_frequency = self.class_bias() == ClassBias::Frequency;
-        let labels: u64 = examples_of_class.iter().map(|&count| u64::from(count)).sum();
-        // One more of each, for those that never occur.
-        let mean = (labels as f64 + classes as f64) / classes.max(1) as f64;
-        examples_of_class.iter().map(move |&count| match by_frequency {
-            true => by_loss + ((f64::from(count) + 1.0) / mean).ln() as f32,
-            false => by_loss,
-        })
+    /// Where the vectors of classes start unless told otherwise: from their examples, but
+    /// for models with sparse weights, which start from the same means; a network that
+    /// starts there too learns the same twice (docs/notes/selection.md).
+    pub fn class_start(&self) -> ClassStart {
+        let by_default = if self.sparse.is_none() { ClassStart::Examples } else { ClassStart::Random };
+        self.class_start.unwrap_or(by_default)
     }
 
     /// The learning rate of a step (from 0) of a run of `planned` steps.
@@ -609,8 +594,8 @@ impl TrainConfig {
 
     /// Loss, sampler and hash tables must go together.
     fn check_sampler(&self, num_classes: usize) -> Result<(), ConfigError> {
-        let (loss, sampler) = (self.loss.over_candidates(), self.sampler);
-        let pair = |why| Err(ConfigError::Pair { loss: self.loss.name(), why, sampler });
+        let (loss, sampler) = (self.loss().over_candidates(), self.sampler);
+        let pair = |why| Err(ConfigError::Pair { loss: self.loss().name(), why, sampler });
         if sampler == SamplerKind::Full && !loss.can_score_every_class() {
             return pair("is taken over candidates, not over all classes: choose log-uniform or frequency");
         }
@@ -676,24 +661,18 @@ mod tests {
     }
 
     #[test]
-    fn biases_start_from_frequencies_around_what_the_loss_asks_for() {
-        let start = |config: TrainConfig| config.starting_biases(&[5, 1, 0]).collect::<Vec<f32>>();
-        let label = TrainConfig { sampler: SamplerKind::LshLabel, ..TrainConfig::default() };
-        let biases = start(label.clone());
-        let expected = [2.0f32.ln(), (2.0f32 / 3.0).ln(), (1.0f32 / 3.0).ln()];
-        assert!(biases.iter().zip(expected).all(|(bias, expected)| (bias - expected).abs() < 1e-6));
-        let nce = TrainConfig { sampler: SamplerKind::LogUniform, loss: Loss::Nce, ..TrainConfig::default() };
-        assert!(start(nce).iter().zip(&biases).all(|(nce, bias)| (nce - bias + 3.0f32.ln()).abs() < 1e-6));
-        let relu = TrainConfig { activation: Activation::Relu, ..TrainConfig::default() };
-        assert_eq!(start(relu), biases);
-        let zero = [
-            TrainConfig::default(),
-            TrainConfig { sampler: SamplerKind::Uniform, ..TrainConfig::default() },
-            TrainConfig { sparse: Some(SparseConfig::default()), ..label.clone() },
-            TrainConfig { class_bias: Some(ClassBias::Zero), ..label },
-            TrainConfig::preset("paper").unwrap(),
-        ];
-        zero.into_iter().for_each(|config| assert_eq!(start(config), [0.0; 3]));
+    fn loss_and_start_follow_sampler_and_sparse_weights() {
+        let plain = TrainConfig::default();
+        assert_eq!((plain.loss(), plain.class_start()), (Loss::SoftmaxEach, ClassStart::Examples));
+        let full = TrainConfig { sampler: SamplerKind::Full, ..plain.clone() };
+        assert_eq!(full.loss(), Loss::Softmax);
+        let sparse = TrainConfig { sparse: Some(SparseConfig::default()), ..plain.clone() };
+        assert_eq!((sparse.loss(), sparse.class_start()), (Loss::SoftmaxEach, ClassStart::Random));
+        let told = TrainConfig { loss: Some(Loss::Logistic), class_start: Some(ClassStart::Random), ..plain };
+        assert_eq!((told.loss(), told.class_start()), (Loss::Logistic, ClassStart::Random));
+        let paper = TrainConfig::preset("paper").unwrap();
+        assert_eq!((paper.loss(), paper.class_start()), (Loss::Softmax, ClassStart::Random));
+        assert_eq!(paper.labels_counted, 1);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use lookalike_kernels::Cpu;
 
+use super::class_start::start_new_classes;
 use super::config::TrainConfig;
-use super::new_classes::start_new_classes;
 use super::rehearsal::Rehearsal;
 use super::sparse::hold_out;
 use super::state::{BestScore, Checkpoint, Progress, TrainingState};
@@ -126,7 +126,7 @@ fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>, cpu: Cpu) -> Res
         num_features: examples.num_features,
         num_classes: examples.num_classes,
         init: state.config.init,
-        bias: state.config.loss.over_candidates().starting_bias(examples.num_classes),
+        bias: state.config.loss().over_candidates().starting_bias(examples.num_classes),
         seed: state.config.seed,
     });
     state.moments.grow(&model.network);

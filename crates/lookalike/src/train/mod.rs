@@ -12,6 +12,7 @@
 mod by_key;
 mod calibrate;
 mod changed;
+mod class_start;
 mod config;
 mod context;
 mod finite;
@@ -19,7 +20,6 @@ mod further;
 mod hidden_step;
 mod input_step;
 mod keeper;
-mod new_classes;
 mod output;
 mod record;
 mod rehearsal;
@@ -32,7 +32,7 @@ mod step;
 pub mod tensorboard;
 mod trainer;
 
-pub use config::{AUTO, ClassBias, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
+pub use config::{AUTO, ClassStart, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
 pub use context::StepContext;
 pub use further::{FurtherData, rehearsed};
 pub use keeper::InMemory;

@@ -8,7 +8,8 @@ use rand::Rng as _;
 
 use super::calibrate::calibrate;
 use super::changed::ChangedClasses;
-use super::config::{ConfigError, TrainConfig};
+use super::class_start::start_classes;
+use super::config::{ClassStart, ConfigError, TrainConfig};
 use super::context::StepContext;
 use super::finite::{first_bad_parameter, first_bad_tensor};
 use super::sharded;
@@ -165,8 +166,7 @@ impl<'a> Trainer<'a> {
         let shard = Shard::new(collective, examples.num_classes);
         let mut network = Network::random_shard(shape, config.init, config.seed, shard.classes());
         let frequencies = ClassFrequencies::of(&examples);
-        let biases = config.starting_biases(&frequencies.examples_of_class).skip(shard.classes().start);
-        network.output.bias.iter_mut().zip(biases).for_each(|(bias, start)| *bias = start);
+        network.output.bias.fill(config.loss().over_candidates().starting_bias(examples.num_classes));
         let state = TrainingState {
             config,
             progress: Progress::default(),
@@ -179,6 +179,10 @@ impl<'a> Trainer<'a> {
         };
         let model = Model::new(network, frequencies);
         let mut trainer = Self::start(Checkpoint { model, state }, shard, examples, cpu)?;
+        if trainer.state.config.class_start() == ClassStart::Examples {
+            let (network, classes) = (&mut trainer.model.network, trainer.shard.classes());
+            start_classes(cpu, network, &trainer.examples, &trainer.order, classes);
+        }
         trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
         Ok(trainer)
     }
@@ -486,7 +490,7 @@ impl<'a> Trainer<'a> {
             adam: Adam::at(config.adam, progress.iteration + 1, rate),
             seed: config.seed,
             iteration: progress.iteration,
-            loss: config.loss,
+            loss: config.loss(),
             labels_counted: config.labels_counted,
             corrects_log_q: config.corrects_log_q(),
             keep: config.keep_for(self.model.num_classes()),

@@ -73,9 +73,9 @@ pub(crate) struct SettingArguments {
     /// Spread of initial class vectors, times 1/sqrt(hidden)
     #[arg(long, value_name = "S")]
     output_scale: Option<f32>,
-    /// What biases of classes start from: frequency (its logarithm) or zero
-    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::train::ClassBias>)]
-    class_bias: Option<lookalike::train::ClassBias>,
+    /// Where vectors of classes start: examples (the mean embedding of a class's own) or random
+    #[arg(long, value_name = "NAME", value_parser = named::<lookalike::train::ClassStart>)]
+    class_start: Option<lookalike::train::ClassStart>,
     /// How parameters are stored: f32, or bf16 at half the memory
     #[arg(long, value_name = "NAME", value_parser = named::<lookalike::model::Storage>)]
     storage: Option<lookalike::model::Storage>,
@@ -167,7 +167,9 @@ impl SettingArguments {
         if let Some(method) = self.sampler {
             method.apply(config);
         }
-        set(&mut config.loss, &self.loss);
+        if self.loss.is_some() {
+            config.loss = self.loss;
+        }
         set(&mut config.labels_counted, &self.labels_counted);
         if self.budget.is_some() || self.sparsity.is_some() {
             (config.budget, config.sparsity) = (self.budget, self.sparsity);
@@ -187,8 +189,8 @@ impl SettingArguments {
         set(&mut config.normalise, &self.normalise);
         set(&mut config.init.input_scale, &self.input_scale);
         set(&mut config.init.output_scale, &self.output_scale);
-        if self.class_bias.is_some() {
-            config.class_bias = self.class_bias;
+        if self.class_start.is_some() {
+            config.class_start = self.class_start;
         }
         set(&mut config.storage, &self.storage);
         set(&mut config.lr, &self.lr);
@@ -224,7 +226,7 @@ impl SettingArguments {
             set(&mut sparse.negatives, &self.sparse_negatives);
             set(&mut sparse.neighbours, &self.neighbours);
         }
-        if config.loss == Loss::Nce && config.sampler.uses_tables() {
+        if config.loss() == Loss::Nce && config.sampler.uses_tables() {
             return Err(usage(format!(
                 "the loss nce needs noise of a known distribution, and {} has none: use --sampler log-uniform or frequency",
                 config.sampler

@@ -1,7 +1,7 @@
 use super::*;
 use crate::data::Dataset;
 use crate::data::synth::{SynthOptions, synth};
-use crate::train::{ClassBias, TrainConfig};
+use crate::train::{ClassStart, TrainConfig};
 use lookalike_kernels::Cpu;
 
 fn target(scores: &[f32], labels: &[u32]) -> Target {
@@ -86,7 +86,7 @@ fn hashing_follows_a_trained_model_and_static_samplers_do_not() {
         budget: Some(20),
         sampler: SamplerKind::Full,
         // At the start all classes are much alike.
-        class_bias: Some(ClassBias::Zero),
+        class_start: Some(ClassStart::Random),
         ..TrainConfig::default()
     };
     let examples = train.view();

@@ -298,9 +298,7 @@ impl ShardedLsh {
         // In the paper's walk a set may have more than its share already.
         let goal = |walk: &ExampleWalk| (plan.walk, limit.max(walk.found_by_all));
         let goals: Vec<_> = walks.iter().map(goal).collect();
-        let is_open = |walk: &ExampleWalk, goal: &(Walk, usize)| {
-            spared == 0 || !goal.0.is_enough(walk.found_by_all, goal.1)
-        };
+        let is_open = |walk: &ExampleWalk, goal: &(Walk, usize)| !goal.0.is_enough(walk.found_by_all, goal.1);
         let mut open: Vec<_> =
             walks.iter_mut().zip(goals).filter(|(walk, goal)| is_open(walk, goal)).collect();
         if open.is_empty() {

@@ -66,14 +66,24 @@ fn candidates(classes: &std::ops::Range<usize>) -> Candidates {
     candidates
 }
 
-fn embeddings() -> Vec<f32> {
-    (0..EXAMPLES * DIM).map(|i| number(i / DIM, 200 + i % DIM)).collect()
+fn embeddings(length: f32) -> Vec<f32> {
+    (0..EXAMPLES * DIM).map(|i| length * number(i / DIM, 200 + i % DIM)).collect()
 }
 
 /// What a shard's step leaves: loss, gradient of embeddings, weights and biases.
 type Outcome = (f64, Vec<f32>, Vec<f32>, Vec<f32>);
 
 fn step(classes: std::ops::Range<usize>, loss: Loss, is_full: bool, reducer: &mut dyn Reducer) -> Outcome {
+    step_with(&embeddings(1.0), classes, loss, is_full, reducer)
+}
+
+fn step_with(
+    embeddings: &[f32],
+    classes: std::ops::Range<usize>,
+    loss: Loss,
+    is_full: bool,
+    reducer: &mut dyn Reducer,
+) -> Outcome {
     let mut rows = rows(classes.clone());
     let mut moments = RowMoments::of(&rows);
     let context = StepContext {
@@ -88,8 +98,7 @@ fn step(classes: std::ops::Range<usize>, loss: Loss, is_full: bool, reducer: &mu
         clip: None,
         frozen_features: 0,
     };
-    let embeddings = embeddings();
-    let view = Embeddings::padded(&embeddings, DIM);
+    let view = Embeddings::padded(embeddings, DIM);
     let mut gradient = vec![0.0; EXAMPLES * DIM];
     let layer = OutputLayer { rows: &mut rows, moments: &mut moments, first_class: classes.start, reducer };
     let loss = if is_full {
@@ -130,5 +139,18 @@ fn two_shards_move_as_the_whole_layer_does() {
         let joined = |part: fn(&Outcome) -> &[f32]| shards.iter().map(part).collect::<Vec<_>>().concat();
         assert_close(&joined(|shard| &shard.2), &whole.2, "weights");
         assert_close(&joined(|shard| &shard.3), &whole.3, "biases");
+    }
+}
+
+/// Scores of some thousands, whose exponentials no float holds.
+#[test]
+fn large_scores_do_not_overflow() {
+    for (loss, is_full) in [(Loss::Softmax, false), (Loss::SoftmaxEach, false), (Loss::Softmax, true)] {
+        let (total, gradient, weights, biases) =
+            step_with(&embeddings(1e3), 0..CLASSES, loss, is_full, &mut Alone);
+        assert!(total.is_finite() && total > 0.0, "{loss:?}: loss {total}");
+        for numbers in [gradient, weights, biases] {
+            assert!(numbers.iter().all(|x| x.is_finite()), "{loss:?}, every class: {is_full}");
+        }
     }
 }
