@@ -144,7 +144,8 @@ def read_texts(
     quotes: bool,
     label_prefix: str,
     with_labels: bool,
-) -> tuple[list[str], list[list[str]]]: ...
+    skip_bad_rows: bool,
+) -> tuple[list[str], list[list[str]], str | None]: ...
 def read_matrix(
     path: str | PathLike[str], labels: str | PathLike[str], label_separator: str
 ) -> tuple[tuple[Features, Labels], list[str]]: ...

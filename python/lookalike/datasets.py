@@ -86,6 +86,7 @@ def load_texts(
     quotes: bool = True,
     label_prefix: str = "__label__",
     with_labels: bool = True,
+    skip_bad_rows: bool = False,
 ) -> Named:
     """Reads a file of texts and the names of their labels, as the command line does.
 
@@ -113,6 +114,9 @@ def load_texts(
         What marks a label in fastText's format.
     with_labels
         Whether there are labels; a file to predict needs none.
+    skip_bad_rows
+        Whether rows that can't be read are left out, with a warning, instead of
+        an error. The first row tells the format and must be good.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "train.tsv"
@@ -121,7 +125,7 @@ def load_texts(
     >>> data.X, data.y
     (['red apple', 'grey brick'], [['apple', 'red'], ['brick']])
     """
-    texts, names = _native.read_texts(
+    texts, names, left_out = _native.read_texts(
         path,
         format=format,
         text=None if text is None else str(text),
@@ -131,7 +135,10 @@ def load_texts(
         quotes=quotes,
         label_prefix=label_prefix,
         with_labels=with_labels,
+        skip_bad_rows=skip_bad_rows,
     )
+    if left_out:
+        warnings.warn(left_out, stacklevel=2)
     return Named(texts, names)
 
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::data::{Dataset, ReadOptions, Source, write_packed, write_text};
-use lookalike::text::{self, Column, Format, Record, TextError, TextFile, dense_dataset};
+use lookalike::text::{self, Column, Format, TextFile, dense_dataset};
 use pyo3::prelude::*;
 
 use crate::arrays::{Features, Labels, OwnedFeatures, OwnedLabels, into_arrays};
@@ -40,17 +40,22 @@ pub(crate) fn read_examples<'py>(
     });
     let (data, report) = loaded.map_err(|e| error::data(&e))?;
     let mut notes = report.notes;
-    if report.bad_rows > 0 {
-        let first: Vec<String> = report.first_errors.iter().map(ToString::to_string).collect();
-        notes.push(format!("{} bad rows left out, the first: {}", report.bad_rows, first.join("; ")));
-    }
+    let first: Vec<String> = report.first_errors.iter().map(ToString::to_string).collect();
+    notes.extend(left_out(report.bad_rows, &first));
     Ok((into_arrays(py, data), notes))
+}
+
+/// What to say of rows that were left out, if any was.
+fn left_out(rows: u64, first_errors: &[String]) -> Option<String> {
+    (rows > 0).then(|| format!("{rows} bad rows left out, the first: {}", first_errors.join("; ")))
 }
 
 /// Reads the texts of a file, and the names of their labels.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python function")]
-#[pyo3(signature = (path, *, format, text, labels, header, label_separator, quotes, label_prefix, with_labels))]
+#[pyo3(signature = (
+    path, *, format, text, labels, header, label_separator, quotes, label_prefix, with_labels, skip_bad_rows
+))]
 pub(crate) fn read_texts(
     py: Python<'_>,
     path: PathBuf,
@@ -62,7 +67,8 @@ pub(crate) fn read_texts(
     quotes: bool,
     label_prefix: String,
     with_labels: bool,
-) -> PyResult<(Vec<String>, Vec<Vec<String>>)> {
+    skip_bad_rows: bool,
+) -> PyResult<(Vec<String>, Vec<Vec<String>>, Option<String>)> {
     let pool = pool(py, None)?;
     let read = || {
         let options = text::ReadOptions {
@@ -75,14 +81,13 @@ pub(crate) fn read_texts(
             quotes,
             label_prefix,
             with_labels,
+            skip_bad_rows,
         };
-        let mut all: Vec<Record> = Vec::new();
-        TextFile::open(&path, &options)?
-            .for_each_group(|records| records, |group| all.extend(group.into_iter().flatten()))?;
-        Ok::<_, TextError>(all)
+        TextFile::open(&path, &options)?.read()
     };
-    let records = py.detach(|| pool.install(read)).map_err(|e| error::text(&e))?;
-    Ok(records.into_iter().map(|record| (record.text, record.labels)).unzip())
+    let (records, skipped) = py.detach(|| pool.install(read)).map_err(|e| error::text(&e))?;
+    let (texts, labels) = records.into_iter().map(|record| (record.text, record.labels)).unzip();
+    Ok((texts, labels, left_out(skipped.rows, &skipped.first_errors)))
 }
 
 /// Reads a `.npy` matrix and the file of its labels; also gives their names.

@@ -92,6 +92,16 @@ def test_bad_rows_are_named_or_left_out(tmp_path):
         datasets.save(path, np.eye(2), ["a", "b"])
 
 
+def test_bad_rows_of_texts_are_left_out_too(tmp_path):
+    path = tmp_path / "bad.tsv"
+    path.write_bytes(b"red\tx\nblue\nM\xfcnchen\ty\ngreen\ty\n")
+    with pytest.raises(ValueError, match="bad.tsv:2"):
+        datasets.load_texts(path)
+    with pytest.warns(UserWarning, match="2 bad rows left out, .*bad.tsv:2: .*bad.tsv:3:2: "):
+        loaded = datasets.load_texts(path, skip_bad_rows=True)
+    assert loaded == (["red", "green"], [["x"], ["y"]])
+
+
 TEXTS = ["München, Isar", 'the "Alps"', "wien"]
 NAMES = [["Bavaria", "Munich"], ["Alps"], []]
 

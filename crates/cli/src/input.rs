@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use lookalike::data::{self, Examples, ReadReport, Source};
 use lookalike::model::Model;
-use lookalike::text::{self, Column, LabelNames, Report, TextDataset, TextOptions, TextPipeline, Vocabulary};
+use lookalike::text::{
+    self, Column, LabelNames, Report, SkippedRows, TextDataset, TextOptions, TextPipeline, Vocabulary,
+};
 use lookalike_report::human;
 
 use crate::exit::usage;
@@ -53,7 +55,8 @@ pub(crate) struct ReadArguments {
     /// The labels of a .npy matrix, a line for each of its rows
     #[arg(long, value_name = "FILE")]
     labels_file: Option<PathBuf>,
-    /// Leave out rows of numbers that can't be read, and say how many
+    /// Leave out rows that can't be read, and say how many; the first row of a text file tells its
+    /// format and must be good
     #[arg(long)]
     skip_bad_rows: bool,
 }
@@ -68,11 +71,8 @@ impl ReadArguments {
         }
     }
 
-    fn of_text(&self, with_labels: bool) -> anyhow::Result<text::ReadOptions> {
-        if self.skip_bad_rows {
-            return Err(usage("--skip-bad-rows is for rows of numbers; correct the text file instead"));
-        }
-        Ok(text::ReadOptions {
+    fn of_text(&self, with_labels: bool) -> text::ReadOptions {
+        text::ReadOptions {
             format: self.input_format.and_then(InputFormat::of_text),
             text: self.text_column.clone(),
             labels: self.labels_column.clone(),
@@ -82,11 +82,12 @@ impl ReadArguments {
             quotes: !self.no_quotes,
             label_prefix: self.label_prefix.clone(),
             with_labels,
-        })
+            skip_bad_rows: self.skip_bad_rows,
+        }
     }
 
-    fn of_text_with(&self, weights: &WeightArguments) -> anyhow::Result<text::ReadOptions> {
-        Ok(text::ReadOptions { weight: weights.weight_column.clone(), ..self.of_text(true)? })
+    fn of_text_with(&self, weights: &WeightArguments) -> text::ReadOptions {
+        text::ReadOptions { weight: weights.weight_column.clone(), ..self.of_text(true) }
     }
 
     fn labels_of_matrix(&self, matrix: &Path) -> anyhow::Result<&Path> {
@@ -249,7 +250,7 @@ fn training_examples(
             Ok(Input { names: Some(names), ..Input::new(dataset, report) })
         }
         Kind::Text => {
-            let file = file.text(&read.of_text_with(weights)?)?;
+            let file = file.text(&read.of_text_with(weights))?;
             let understood = file.understanding()?;
             understood.warnings.iter().for_each(|warning| inform!("{}: {warning}", path.display()));
             let TextDataset { dataset, vectoriser, names, report } = text::fit_dataset(&file, options)?;
@@ -278,7 +279,7 @@ pub(crate) enum Content {
 pub(crate) fn content(path: &Path, read: &ReadArguments) -> anyhow::Result<Content> {
     let file = Opened::new(path)?;
     match read.input_format.map_or_else(|| file.kind(), InputFormat::kind) {
-        Kind::Text => Ok(Content::Text(file.text(&read.of_text(true)?)?)),
+        Kind::Text => Ok(Content::Text(file.text(&read.of_text(true))?)),
         _ => Ok(Content::Examples(Box::new(training_examples(
             &file,
             path,
@@ -308,7 +309,7 @@ pub(crate) fn for_resuming<'a>(
     let (file, target) = (Opened::new(path)?, target.into());
     let input = match (read.kind_for(&target, || file.kind())?, target.text) {
         (Kind::Text, Some(text)) => {
-            let file = file.text(&read.of_text_with(weights)?)?;
+            let file = file.text(&read.of_text_with(weights))?;
             let (dataset, report) = text::transform_dataset(&file, &text.vectoriser, &text.names)?;
             warn(path, &report);
             Ok(Input::new(dataset, report))
@@ -340,7 +341,7 @@ pub(crate) fn for_further(
     let (file, target) = (Opened::new(path)?, Target::from(model));
     let input = match (read.kind_for(&target, || file.kind())?, target.text, target.names) {
         (Kind::Text, Some(text), _) => {
-            let file = file.text(&read.of_text_with(weights)?)?;
+            let file = file.text(&read.of_text_with(weights))?;
             let TextDataset { dataset, vectoriser, names, report } =
                 text::extend_dataset(&file, text, vocabulary)?;
             warn(path, &report);
@@ -422,6 +423,7 @@ fn check_names(path: &Path, names: &LabelNames, report: &Report) -> anyhow::Resu
 }
 
 fn warn(path: &Path, report: &Report) {
+    tell_skipped(path, &report.skipped);
     for warning in report.warnings() {
         inform!("{}: {warning}", path.display());
     }
@@ -431,9 +433,15 @@ fn tell(path: &Path, report: &ReadReport) {
     for note in &report.notes {
         inform!("{note}");
     }
-    if report.bad_rows > 0 {
-        inform!("{}: {} bad rows left out, the first:", path.display(), human::count(report.bad_rows));
-        for error in &report.first_errors {
+    let first_errors = report.first_errors.iter().map(ToString::to_string).collect();
+    tell_skipped(path, &SkippedRows { rows: report.bad_rows, first_errors });
+}
+
+/// Says which rows were left out, if any was.
+pub(crate) fn tell_skipped(path: &Path, skipped: &SkippedRows) {
+    if skipped.rows > 0 {
+        inform!("{}: {} bad rows left out, the first:", path.display(), human::count(skipped.rows));
+        for error in &skipped.first_errors {
             inform!("  {error}");
         }
     }

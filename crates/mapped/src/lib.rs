@@ -4,6 +4,11 @@
 //! This is the only crate besides the kernels that holds `unsafe` code, and it
 //! holds exactly one block: mapping a file.
 
+/// The example of the crate's front page is run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;
+
 mod group;
 
 use std::fs::File;

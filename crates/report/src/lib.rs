@@ -36,6 +36,11 @@
 //! ```
 #![forbid(unsafe_code)]
 
+/// The example of the crate's front page is run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;
+
 mod chart;
 pub mod human;
 mod page;

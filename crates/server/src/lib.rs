@@ -16,6 +16,11 @@
 //! Architecture invariant: nothing of what clients ask is logged.
 #![forbid(unsafe_code)]
 
+/// The example of the crate's front page is run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;
+
 mod answer;
 mod api;
 mod connections;

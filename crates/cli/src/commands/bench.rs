@@ -115,6 +115,7 @@ fn measure_stages(arguments: &StageArguments) -> anyhow::Result<()> {
     let repeats = arguments.repeats as usize;
     let examples = (WARM_UP_STEPS + repeats) * config.batch;
     let data = all_threads.install(|| arguments.shape.generate(arguments.classes, examples))?;
+    // What the measurements of the machine took is none of theirs.
     let memory = memory::Peak::reset();
     let mut contenders = vec![Contender::new(&config, &data, cpu, &all_threads)?];
     for &sampler in &arguments.against {
@@ -129,11 +130,11 @@ fn measure_stages(arguments: &StageArguments) -> anyhow::Result<()> {
         contenders.push(Contender::new(&config, &data, cpu, &one_thread)?);
     }
     take_turns(&mut contenders, repeats)?;
-    // Of several contenders nobody can say whose memory it is.
-    let peak_memory_bytes = memory.bytes().filter(|_| contenders.len() == 1);
     for contender in &mut contenders {
         contender.rebuild_tables(cpu, repeats)?;
     }
+    // When all is done; of several contenders nobody can say whose memory it is.
+    let peak_memory_bytes = memory.bytes().filter(|_| contenders.len() == 1);
 
     let epoch = Epoch::of(&arguments.shape, &config);
     let figures = |contender| ContenderFigures::of(contender, &machine, &epoch);

@@ -249,7 +249,8 @@ fn run_split(args: &SplitArgs) -> Result<()> {
 /// Texts stay texts: features are learnt from the training part alone, later.
 fn split_text(args: &SplitArgs, size: TestSize, file: &TextFile) -> Result<()> {
     let outputs = Outputs::in_folder(&args.out, &["train.jsonl", "test.jsonl"], &[&args.file])?;
-    let records: Vec<Record> = file.records()?.collect::<Result<_, _>>()?;
+    let (records, skipped) = file.read()?;
+    input::tell_skipped(&args.file, &skipped);
     let (train, test) = split_places(records.len(), size, args.seed)?;
     for (output, places) in [train, test].iter().enumerate() {
         outputs.write_with(output, |out| {

@@ -13,7 +13,7 @@ use lookalike::text::{Record, RecordBlocks, TextBlocks};
 use lookalike_report::human;
 
 use super::kind::{self, Kind};
-use super::{ReadArguments, Target, for_model, matrix_to_predict, tell};
+use super::{ReadArguments, Target, for_model, matrix_to_predict, tell, tell_skipped};
 use crate::output::inform;
 
 /// Calls `use_block` with the examples for a model, some at a time.
@@ -30,7 +30,7 @@ pub(crate) fn stream(
     let detect = || if head.is_empty() { Kind::Text } else { kind::kind_of(&head) };
     match (read.kind_for(&target, detect)?, target.text) {
         (Kind::Text, Some(text)) => {
-            let blocks = TextBlocks::open(path, read.of_text(false)?, &text.vectoriser)?;
+            let blocks = TextBlocks::open(path, read.of_text(false), &text.vectoriser)?;
             stream_text(path, blocks, use_block)
         }
         (Kind::Numbers, _) if !head.starts_with(MAGIC) => stream_numbers(path, &target, read, use_block),
@@ -46,7 +46,10 @@ pub(crate) fn stream_records(
     read: &ReadArguments,
     mut use_block: impl FnMut(Vec<Record>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
-    RecordBlocks::open(path, read.of_text(false)?)?.try_for_each(|block| use_block(block?))
+    let mut blocks = RecordBlocks::open(path, read.of_text(false))?;
+    blocks.by_ref().try_for_each(|block| use_block(block?))?;
+    tell_skipped(path, blocks.skipped());
+    Ok(())
 }
 
 /// Calls `use_block` with rows of numbers for a model of this shape, some at a time.
@@ -80,11 +83,11 @@ fn stream_numbers(
 
 fn stream_text(
     path: &Path,
-    blocks: TextBlocks<'_>,
+    mut blocks: TextBlocks<'_>,
     mut use_block: impl FnMut(&Examples<'_>) -> anyhow::Result<()>,
 ) -> anyhow::Result<()> {
     let mut featureless = 0;
-    for block in blocks {
+    for block in blocks.by_ref() {
         let block = block?;
         for line in block.featureless_lines() {
             featureless += 1;
@@ -98,6 +101,7 @@ fn stream_text(
         }
         use_block(&block.data.view())?;
     }
+    tell_skipped(path, blocks.skipped());
     if featureless > 1 {
         let count = human::count(featureless);
         inform!("{}: {count} texts have no known feature and got the prior", path.display());

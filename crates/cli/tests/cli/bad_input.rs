@@ -102,9 +102,35 @@ fn bad_rows_can_be_left_out_and_are_counted() {
     let done = folder.succeed("predict model some --skip-bad-rows");
     assert_eq!(done.out.lines().count(), 3);
     assert!(done.errors.contains("2 bad rows left out"));
+}
 
-    folder.write("names.tsv", NAMES);
-    assert!(folder.refuse("train names.tsv --skip-bad-rows --model m").contains("--skip-bad-rows"));
+#[test]
+fn bad_rows_of_texts_can_be_left_out_too() {
+    let folder = Folder::new();
+    let mut texts = NAMES.as_bytes().to_vec();
+    texts.extend(b"no labels here\nM\xfcnchen\tMunich\n");
+    folder.write("some.tsv", &texts);
+    let places =
+        ["some.tsv: 2 bad rows left out", "some.tsv:LINE: found 1 column", "some.tsv:NEXT:2: byte 0xfc"];
+    let line = NAMES.lines().count() + 1;
+    let tells = |errors: &str| {
+        let place =
+            |text: &str| text.replace("LINE", &line.to_string()).replace("NEXT", &(line + 1).to_string());
+        assert!(places.iter().all(|text| errors.contains(&place(text))), "{errors}");
+    };
+    folder.refuse("train some.tsv --model model");
+    tells(&folder.succeed("train some.tsv --skip-bad-rows --model model --epochs 1 --hidden 16").errors);
+    let done = folder.succeed("evaluate model some.tsv --skip-bad-rows --json");
+    assert_eq!(done.json()["examples"], line - 1);
+    tells(&done.errors);
+    let done = folder.succeed("data split some.tsv --out parts --skip-bad-rows");
+    tells(&done.errors);
+    // No label is asked for here, so a text without one is none too few.
+    let done = folder.succeed("predict model some.tsv --skip-bad-rows");
+    assert_eq!(done.out.lines().count(), line);
+    assert!(done.errors.contains("some.tsv: 1 bad rows left out"), "{}", done.errors);
+    folder.write("none.tsv", "\"a\"b\tx\n\"c\"d\ty\n");
+    assert!(folder.refuse("train none.tsv --skip-bad-rows").contains("none.tsv:1:4"));
 }
 
 /// What is wrong with a text file, how it is read, and what the message must hold.

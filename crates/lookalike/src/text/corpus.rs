@@ -1,7 +1,7 @@
 //! A whole file: from records to a [`Dataset`], with what was learnt on the way.
 
 use super::fit::{self, Fit};
-use super::{LabelNames, Record, Scratch, TextError, TextFile, TextOptions, Vectoriser};
+use super::{LabelNames, Record, Scratch, SkippedRows, TextError, TextFile, TextOptions, Vectoriser};
 use crate::data::Dataset;
 
 /// What a file held that its owner may want to know. Lines are those of the
@@ -31,6 +31,8 @@ pub struct Report {
     pub unseen_label_line: Option<u64>,
     /// N-grams in at most so many texts were forgotten to save memory; 0: none.
     pub forgotten_documents: u32,
+    /// Rows that could not be read and were left out.
+    pub skipped: SkippedRows,
 }
 
 impl Report {
@@ -170,7 +172,7 @@ pub fn transform_dataset(
     let empty = || Dataset::empty(vectoriser.num_features(), names.len());
     let mut dataset = empty();
     let mut report = Report { labels: names.len(), ..Default::default() };
-    file.for_each_group(
+    report.skipped = file.for_each_group(
         |records| transform_records(&records, vectoriser, names, (empty(), file.has_weights())),
         |group| {
             for (part, noted) in group {
@@ -180,6 +182,12 @@ pub fn transform_dataset(
         },
     )?;
     if report.examples == 0 {
+        if let Some(first) = report.skipped.first_errors.first() {
+            let (file, rows) = (file.name(), report.skipped.rows);
+            return Err(TextError::Options(format!(
+                "{file}: none of its {rows} rows can be read; the first: {first}"
+            )));
+        }
         return Err(TextError::NoRecord { file: file.name() });
     }
     Ok((dataset, report))

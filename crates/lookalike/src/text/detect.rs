@@ -10,6 +10,8 @@ use super::{Column, Format, ReadOptions, TextError, delimited, json_lines};
 pub(super) fn layout(source: &Source, options: &ReadOptions) -> Result<Layout, TextError> {
     let file = source.name();
     let head = head(source)?;
+    // Some row of it may be one of those to be left out.
+    let head = if options.skip_bad_rows { head.lossy() } else { head };
     let text = head.text(&file)?;
     let Some((index, first)) = text.lines().enumerate().find(|(_, l)| !l.trim().is_empty()) else {
         return Err(TextError::NoRecord { file });

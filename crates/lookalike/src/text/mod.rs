@@ -52,7 +52,7 @@ pub use npy::{
 pub use numbered::{by_name, by_name_growing};
 pub use options::{Sizes, TextOptions};
 pub use pipeline::TextPipeline;
-pub use records::{Column, Format, ReadOptions, Record, TextFile};
+pub use records::{Column, Format, ReadOptions, Record, SkippedRows, TextFile};
 pub use stream::{RecordBlocks, TextBlock, TextBlocks};
 pub use understanding::Understanding;
 pub use vectoriser::{Feature, Scratch, Vectoriser};

@@ -7,12 +7,14 @@
 use std::path::Path;
 use std::str::FromStr;
 
+use memchr::memchr_iter;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::detect::layout;
-use super::source::{Chunk, Chunks, Framing, Source};
+use super::source::{Chunk, Chunks, Framing, Source, first_record_end};
 use super::{TextError, delimited, fasttext, json_lines};
+use crate::data::xc::FIRST_ERRORS_MAX;
 
 /// One text with its labels.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -111,6 +113,35 @@ pub struct ReadOptions {
     pub label_prefix: String,
     /// Whether labels are read at all; a file to predict needs none.
     pub with_labels: bool,
+    /// Leave out rows that cannot be read, and count them, instead of stopping at the
+    /// first. The first row tells the format, so it must be a good one.
+    pub skip_bad_rows: bool,
+}
+
+/// Rows that could not be read and were left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SkippedRows {
+    /// How many.
+    pub rows: u64,
+    /// What was wrong with the first few of them.
+    pub first_errors: Vec<String>,
+}
+
+impl SkippedRows {
+    /// The rows that are records; notes the others.
+    pub(super) fn sift(&mut self, rows: Vec<Result<Record, TextError>>) -> Vec<Record> {
+        let mut note = |error: TextError| {
+            self.append(Self { rows: 1, first_errors: vec![error.to_string()] });
+        };
+        rows.into_iter().filter_map(|row| row.map_err(&mut note).ok()).collect()
+    }
+
+    /// Adds what was left out behind it.
+    pub fn append(&mut self, next: Self) {
+        self.rows += next.rows;
+        let room = FIRST_ERRORS_MAX - self.first_errors.len();
+        self.first_errors.extend(next.first_errors.into_iter().take(room));
+    }
 }
 
 impl Default for ReadOptions {
@@ -125,6 +156,7 @@ impl Default for ReadOptions {
             quotes: true,
             label_prefix: "__label__".into(),
             with_labels: true,
+            skip_bad_rows: false,
         }
     }
 }
@@ -158,7 +190,7 @@ impl Layout {
         }
     }
 
-    fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
+    pub(super) fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
         match self {
             Self::Delimited(layout) => layout.parse(chunk, file),
             Self::JsonLines(layout) => layout.parse(chunk, file),
@@ -167,6 +199,28 @@ impl Layout {
                 .map(|(line, text)| Record { text: text.into(), line, ..Record::default() })
                 .collect()),
         }
+    }
+
+    /// Record by record: those that can be read, and what is wrong with the others.
+    ///
+    /// A bad row costs the line it begins on. Behind it nothing is certain, least of all
+    /// which quote closes which, and the next line is the likeliest place for a good row.
+    pub(super) fn parse_each(&self, chunk: &Chunk, file: &str) -> Vec<Result<Record, TextError>> {
+        let mut found = Vec::new();
+        let (mut rest, mut line) = (&chunk.bytes[..], chunk.line);
+        while !rest.is_empty() {
+            let mut end = first_record_end(rest, self.framing());
+            match self.parse(&Chunk { bytes: rest[..end].into(), line }, file) {
+                Ok(records) => found.extend(records.into_iter().map(Ok)),
+                Err(error) => {
+                    found.push(Err(error));
+                    end = first_record_end(rest, Framing::Lines);
+                }
+            }
+            line += memchr_iter(b'\n', &rest[..end]).count() as u64;
+            rest = &rest[end..];
+        }
+        found
     }
 }
 
@@ -199,6 +253,7 @@ pub(super) fn weight_of(cell: &str, file: &str, line: u64) -> Result<Option<f32>
 pub struct TextFile {
     source: Source,
     layout: Layout,
+    skip_bad_rows: bool,
 }
 
 impl TextFile {
@@ -215,7 +270,7 @@ impl TextFile {
 
     fn new(source: Source, options: &ReadOptions) -> Result<Self, TextError> {
         let layout = layout(&source, options)?;
-        Ok(Self { source, layout })
+        Ok(Self { source, layout, skip_bad_rows: options.skip_bad_rows })
     }
 
     /// The name used in messages.
@@ -253,32 +308,62 @@ impl TextFile {
     /// worked on, the next one is read.
     ///
     /// Stops at the first error in the order of the file; `take` may have seen
-    /// earlier groups by then.
+    /// earlier groups by then. Gives the rows that were left out, where they are.
     pub fn for_each_group<T: Send>(
         &self,
         work: impl Fn(Vec<Record>) -> T + Sync,
         mut take: impl FnMut(Vec<T>),
-    ) -> Result<(), TextError> {
+    ) -> Result<SkippedRows, TextError> {
         let file = self.name();
+        let mut skipped = SkippedRows::default();
         let mut chunks = Chunks::new(&self.source, self.layout.framing())?;
         let mut group = chunks.next_group()?;
         while !group.is_empty() {
-            let parse = |chunk: &Chunk| self.layout.parse(chunk, &file).map(&work);
+            let parse = |chunk: &Chunk| {
+                let (records, skipped) = self.parse(chunk, &file)?;
+                Ok((work(records), skipped))
+            };
             let (next, done) =
                 rayon::join(|| chunks.next_group(), || group.par_iter().map(parse).collect::<Vec<_>>());
-            take(done.into_iter().collect::<Result<_, _>>()?);
+            let done: Vec<(T, SkippedRows)> = done.into_iter().collect::<Result<_, TextError>>()?;
+            let give = |(worked, of_chunk)| {
+                skipped.append(of_chunk);
+                worked
+            };
+            take(done.into_iter().map(give).collect());
             group = next?;
         }
-        Ok(())
+        Ok(skipped)
     }
 
-    /// All records, one after the other, with one chunk in memory at a time.
+    /// The records of a chunk, and the rows that were left out.
+    fn parse(&self, chunk: &Chunk, file: &str) -> Result<(Vec<Record>, SkippedRows), TextError> {
+        let mut skipped = SkippedRows::default();
+        let records = match self.layout.parse(chunk, file) {
+            Err(_) if self.skip_bad_rows => skipped.sift(self.layout.parse_each(chunk, file)),
+            parsed => parsed?,
+        };
+        Ok((records, skipped))
+    }
+
+    /// All records, and the rows that were left out.
+    pub fn read(&self) -> Result<(Vec<Record>, SkippedRows), TextError> {
+        let mut records = Vec::new();
+        let skipped = self.for_each_group(
+            |records| records,
+            |group| group.into_iter().for_each(|chunk| records.extend(chunk)),
+        )?;
+        Ok((records, skipped))
+    }
+
+    /// All records, one after the other, with one chunk in memory at a time; without the
+    /// rows that are left out.
     pub fn records(&self) -> Result<impl Iterator<Item = Result<Record, TextError>> + use<'_>, TextError> {
         let file = self.name();
         let mut chunks = Chunks::new(&self.source, self.layout.framing())?;
         Ok(std::iter::from_fn(move || chunks.next_chunk().transpose()).flat_map(move |chunk| {
-            match chunk.and_then(|chunk| self.layout.parse(&chunk, &file)) {
-                Ok(records) => records.into_iter().map(Ok).collect(),
+            match chunk.and_then(|chunk| self.parse(&chunk, &file)) {
+                Ok((records, _)) => records.into_iter().map(Ok).collect(),
                 Err(e) => vec![Err(e)],
             }
         }))
@@ -335,6 +420,51 @@ mod tests {
             Some(TextError::InvalidUtf8 { line: 100_001, column: 4, found: 0xfc, .. }) => {}
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn bad_rows_are_left_out_and_counted() {
+        let cases: [(&[u8], &[&str], &[&str]); 6] = [
+            (b"a\tx\nb\nc\tz\nd\n", &["a", "c"], &["m:2: found 1 column", "m:4: found 1 column"]),
+            (b"a\tx\nM\xfcnchen\ty\nc\tz\n", &["a", "c"], &["m:2:2: byte 0xfc"]),
+            (b"a,x\n\"b,y\nc,z\n", &["a", "c"], &["m:2:1: this quote is never closed"]),
+            (b"a,x\n\"b\"c,y\n\"d\ne\",z\n", &["a", "d\ne"], &["m:2:4: found 'c'"]),
+            (
+                b"{\"text\":\"a\",\"label\":1}\n{oops\n{\"text\":2,\"label\":1}\n{\"text\":\"d\",\"label\":1}\n",
+                &["a", "d"],
+                &["m:2:2: not a JSON", "m:3: field \"text\""],
+            ),
+            (b"__label__x a\n__label__x \xff\n__label__y c\n", &["a", "c"], &["m:2:12: byte 0xff"]),
+        ];
+        for (content, texts, errors) in cases {
+            let strict = TextFile::from_bytes("m", content, &ReadOptions::default());
+            assert!(strict.and_then(|file| file.read()).is_err());
+            let options = ReadOptions { skip_bad_rows: true, ..Default::default() };
+            let file = TextFile::from_bytes("m", content, &options).unwrap();
+            let (records, skipped) = file.read().unwrap();
+            assert_eq!(records.iter().map(|record| record.text.as_str()).collect::<Vec<_>>(), texts);
+            assert_eq!(file.records().unwrap().collect::<Result<Vec<_>, _>>().unwrap(), records);
+            assert_eq!((skipped.rows, skipped.first_errors.len()), (errors.len() as u64, errors.len()));
+            for (found, expected) in skipped.first_errors.iter().zip(errors) {
+                assert!(found.contains(expected), "{found}");
+            }
+        }
+    }
+
+    /// In many chunks, and more than are named.
+    #[test]
+    fn of_many_bad_rows_the_first_are_named() {
+        let row =
+            |i: u32| if i % 1000 == 7 { format!("broken{i}\n") } else { format!("text number {i}\tx{i}\n") };
+        let content: String = (0..60_000).map(row).collect();
+        let options = ReadOptions { skip_bad_rows: true, ..Default::default() };
+        let file = TextFile::from_bytes("m", content.as_bytes(), &options).unwrap();
+        let (records, skipped) = file.read().unwrap();
+        assert_eq!((records.len(), skipped.rows), (59_940, 60));
+        assert!(records.iter().all(|record| record.text == format!("text number {}", record.line - 1)));
+        let lines = [8, 1008, 2008, 3008, 4008].map(|line| format!("m:{line}: found 1 column"));
+        assert_eq!(skipped.first_errors.len(), lines.len());
+        assert!(skipped.first_errors.iter().zip(&lines).all(|(found, line)| found.starts_with(line)));
     }
 
     #[test]

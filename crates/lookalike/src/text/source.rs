@@ -18,10 +18,10 @@ const CHUNK_BYTES: usize = 128 << 10;
 /// Chunks worked on together; also bounds the memory in flight.
 const GROUP_CHUNKS: usize = 64;
 /// No record is longer; past this a quote was left open or the file is not text.
-const RECORD_BYTES_MAX: usize = 16 << 20;
+pub(super) const RECORD_BYTES_MAX: usize = 16 << 20;
 
 /// What some editors put in front of UTF-8.
-const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
+pub(super) const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// Bytes that can be read from the start as often as needed.
 #[derive(Clone, Debug)]
@@ -115,7 +115,14 @@ impl Chunks {
                 break;
             }
             if bytes.len() > RECORD_BYTES_MAX {
-                return Err(self.endless(&bytes, open_quote));
+                let Some(quote) = open_quote else {
+                    let (file, line) = (self.file.clone(), self.line);
+                    return Err(TextError::TooLong { file, line, limit_bytes: RECORD_BYTES_MAX });
+                };
+                // Nobody closes it: the reader of the row says so, and the next line is a new row.
+                let end = memchr(b'\n', &bytes[quote..]).map_or(bytes.len(), |length| quote + length + 1);
+                self.rest = bytes.split_off(end);
+                break;
             }
             wanted = bytes.len() * 2;
         }
@@ -134,15 +141,28 @@ impl Chunks {
         self.at_end = (read as u64) < missing;
         Ok(())
     }
+}
 
-    fn endless(&self, bytes: &[u8], open_quote: Option<usize>) -> TextError {
-        let file = self.file.clone();
-        match open_quote {
-            Some(at) => {
-                let (line, column) = position(bytes, at, self.line);
-                TextError::UnbalancedQuote { file, line, column }
+/// Just past the first record of `bytes`: all of them if it does not end.
+pub(super) fn first_record_end(bytes: &[u8], framing: Framing) -> usize {
+    let mut at = 0;
+    loop {
+        let delimiter = match framing {
+            Framing::Lines => b'\n',
+            Framing::Quoted { delimiter } => {
+                if bytes.get(at) == Some(&b'"') {
+                    let Some(close) = closing_quote(bytes, at) else { return bytes.len() };
+                    at = close + 1;
+                }
+                delimiter
             }
-            None => TextError::TooLong { file, line: self.line, limit_bytes: RECORD_BYTES_MAX },
+        };
+        match memchr2(delimiter, b'\n', &bytes[at..]) {
+            Some(length) => at += length + 1,
+            None => return bytes.len(),
+        }
+        if bytes[at - 1] == b'\n' {
+            return at;
         }
     }
 }
@@ -195,6 +215,12 @@ pub(super) fn position(bytes: &[u8], at: usize, first_line: u64) -> (u64, u64) {
 }
 
 impl Chunk {
+    /// The chunk with what is not UTF-8 replaced.
+    pub(super) fn lossy(self) -> Self {
+        let bytes = String::from_utf8_lossy(&self.bytes).into_owned().into_bytes();
+        Self { bytes, ..self }
+    }
+
     /// The chunk as text, or where it is not UTF-8.
     pub(super) fn text(&self, file: &str) -> Result<&str, TextError> {
         std::str::from_utf8(&self.bytes).map_err(|e| {
@@ -247,11 +273,28 @@ mod tests {
     #[test]
     fn an_endless_quote_is_found_without_reading_everything() {
         let text = [b"a,b\nc,\"d".to_vec(), vec![b'x'; 2 * RECORD_BYTES_MAX]].concat();
+        let text = [text, b"\ne,f\n".to_vec()].concat();
         let mut chunks = Chunks::new(&memory(&text), Framing::Quoted { delimiter: b',' }).unwrap();
-        assert_eq!(chunks.next_chunk().unwrap().unwrap().bytes, b"a,b\n");
-        match chunks.next_chunk() {
-            Err(TextError::UnbalancedQuote { line: 2, column: 3, .. }) => {}
-            other => panic!("{other:?}"),
+        let mut next = || chunks.next_chunk().unwrap().unwrap();
+        assert_eq!(next().bytes, b"a,b\n");
+        // To the end of its line.
+        let open = next();
+        assert_eq!((open.line, open.bytes.len()), (2, text.len() - b"a,b\n".len() - b"e,f\n".len()));
+        assert_eq!(next().bytes, b"e,f\n");
+    }
+
+    #[test]
+    fn the_first_record_ends_outside_quotes() {
+        let quoted = Framing::Quoted { delimiter: b',' };
+        for (bytes, framing, end) in [
+            ("a,b\nc", Framing::Lines, 4),
+            ("\"a\nb\",c\nd", Framing::Lines, 3),
+            ("\"a\nb\",c\nd", quoted, 8),
+            ("a,\"b\n\"\"\"\nc", quoted, 9),
+            ("a,\"b\nc", quoted, 7),
+            ("a", quoted, 1),
+        ] {
+            assert_eq!(first_record_end(bytes.as_bytes(), framing), end, "{bytes:?} {framing:?}");
         }
     }
 

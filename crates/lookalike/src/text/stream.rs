@@ -5,16 +5,16 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use super::{Format, ReadOptions, Record, TextError, TextFile, Vectoriser};
+use super::detect::layout;
+use super::records::Layout;
+use super::source::{BYTE_ORDER_MARK, Chunk, RECORD_BYTES_MAX, Source};
+use super::{ReadOptions, Record, SkippedRows, TextError, Vectoriser};
 use crate::data::Dataset;
 use crate::data::compression::Plain;
 use crate::data::open::STDIN;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 1 << 20;
-/// A record that is still open after so many bytes is not waited for: the
-/// reader of records then says what is wrong with it.
-const RECORD_BYTES_MAX: usize = 48 << 20;
 
 /// The texts of a file or pipe, some at a time. The last item may be an error.
 pub struct TextBlocks<'a> {
@@ -36,6 +36,11 @@ impl<'a> TextBlocks<'a> {
     /// not read.
     pub fn open(path: &Path, options: ReadOptions, vectoriser: &'a Vectoriser) -> Result<Self, TextError> {
         Ok(Self { records: RecordBlocks::open(path, options)?, vectoriser })
+    }
+
+    /// The rows left out so far.
+    pub fn skipped(&self) -> &SkippedRows {
+        self.records.skipped()
     }
 }
 
@@ -63,20 +68,19 @@ impl TextBlock {
 
 /// Records as they come.
 ///
-/// The first block tells format and columns. Later blocks are read as files of
-/// their own in that format, each with the first one's header before it; a block
-/// that ends within quotes waits for the rest.
+/// The first block tells format and columns; a block that ends within quotes waits for
+/// the rest.
 pub struct RecordBlocks {
     name: String,
     reader: Box<dyn Read + Send>,
     options: ReadOptions,
     /// Bytes read and not yet used.
     pending: Vec<u8>,
-    /// The rows above the first record.
-    header: Vec<u8>,
-    /// Lines that are used up.
-    lines: u64,
-    has_started: bool,
+    /// The line on which they begin.
+    line: u64,
+    /// Known once the first row is.
+    layout: Option<Layout>,
+    skipped: SkippedRows,
     ended: bool,
 }
 
@@ -101,37 +105,40 @@ impl RecordBlocks {
     }
 
     fn new(name: String, reader: Box<dyn Read + Send>, options: ReadOptions) -> Self {
-        Self {
-            name,
-            reader,
-            options,
-            pending: Vec::new(),
-            header: Vec::new(),
-            lines: 0,
-            has_started: false,
-            ended: false,
-        }
+        let (pending, skipped) = (Vec::new(), SkippedRows::default());
+        Self { name, reader, options, pending, line: 1, layout: None, skipped, ended: false }
+    }
+
+    /// The rows left out so far.
+    pub fn skipped(&self) -> &SkippedRows {
+        &self.skipped
     }
 
     /// The next records, or none at the end.
     fn next_block(&mut self) -> Result<Option<Vec<Record>>, TextError> {
         while !self.ended {
             self.read_more()?;
-            let mut end = if self.ended { self.pending.len() } else { after_last_line_end(&self.pending) };
+            let end = if self.ended { self.pending.len() } else { after_last_line_end(&self.pending) };
             let is_huge = self.pending.len() > RECORD_BYTES_MAX;
+            if is_huge && end == 0 {
+                let (file, line) = (self.name.clone(), self.line);
+                return Err(TextError::TooLong { file, line, limit_bytes: RECORD_BYTES_MAX });
+            }
             // Blank lines tell no format.
-            let tells = self.has_started || !self.pending[..end].trim_ascii().is_empty();
+            let tells = self.layout.is_some() || !self.pending[..end].trim_ascii().is_empty();
             if !(self.ended || is_huge || (end > 0 && tells)) {
                 continue;
             }
-            if is_huge && end == 0 {
-                end = self.pending.len();
-            }
-            match self.parse(&self.pending[..end]) {
+            let may_go_on = !self.ended && !is_huge;
+            match self.parse(end, may_go_on) {
                 // The quote may be closed by what is still to come.
-                Err(TextError::UnbalancedQuote { .. }) if !self.ended && !is_huge => {}
-                Err(error) => return Err(shifted(error, self.lines.saturating_sub(self.header_lines()))),
-                Ok((format, records)) => return Ok(Some(self.take(end, format, records))),
+                Err(TextError::UnbalancedQuote { .. }) if may_go_on => {}
+                parsed => {
+                    let records = parsed?;
+                    let used = self.pending.drain(..end);
+                    self.line += used.filter(|&byte| byte == b'\n').count() as u64;
+                    return Ok(Some(records));
+                }
             }
         }
         Ok(None)
@@ -151,54 +158,32 @@ impl RecordBlocks {
         Ok(())
     }
 
-    fn parse(&self, block: &[u8]) -> Result<(Option<Format>, Vec<Record>), TextError> {
-        let format = self.options.format;
-        if self.has_started && block.trim_ascii().is_empty() {
-            // Only where every line is a text does a blank one count.
-            let blank = if format == Some(Format::Lines) {
-                block.split_inclusive(|&b| b == b'\n').count()
-            } else {
-                0
-            };
-            return Ok((
-                format,
-                (1..=blank as u64).map(|line| Record { line, ..Record::default() }).collect(),
-            ));
-        }
-        let content = [&self.header[..], block].concat();
-        let file = TextFile::from_bytes(&self.name, &content, &self.options)?;
-        let records = file.records()?.collect::<Result<_, _>>()?;
-        Ok((Some(file.format()), records))
-    }
-
-    /// Takes a parsed block off what is pending.
-    fn take(&mut self, end: usize, format: Option<Format>, mut records: Vec<Record>) -> Vec<Record> {
-        let block: Vec<u8> = self.pending.drain(..end).collect();
-        let before = self.lines.saturating_sub(self.header_lines());
-        records.iter_mut().for_each(|record| record.line += before);
-        if !self.has_started {
-            self.has_started = true;
-            self.options.format = format;
-            if matches!(format, Some(Format::Tsv | Format::Csv)) {
-                let lines = records.first().map_or(usize::MAX, |first| first.line as usize - 1);
-                self.header = block.split_inclusive(|&b| b == b'\n').take(lines).collect::<Vec<_>>().concat();
-                if self.header.trim_ascii().is_empty() {
-                    self.header.clear();
-                }
-                self.options.header = Some(!self.header.is_empty());
+    /// The records of the first bytes that are pending. Where bad rows are left out, one
+    /// with an open quote is not yet bad if it may go on.
+    fn parse(&mut self, end: usize, may_go_on: bool) -> Result<Vec<Record>, TextError> {
+        let bytes = &self.pending[..end];
+        let is_start = self.line == 1;
+        let bytes = bytes.strip_prefix(&BYTE_ORDER_MARK).filter(|_| is_start).unwrap_or(bytes);
+        let layout = match &mut self.layout {
+            Some(known) => known,
+            unknown => {
+                let source = Source::Memory { name: self.name.clone(), bytes: bytes.into() };
+                unknown.insert(layout(&source, &self.options)?)
             }
+        };
+        let chunk = Chunk { bytes: bytes.into(), line: self.line };
+        match layout.parse(&chunk, &self.name) {
+            Err(_) if self.options.skip_bad_rows => {
+                let rows = layout.parse_each(&chunk, &self.name);
+                let is_open = |row: &_| matches!(row, Err(TextError::UnbalancedQuote { .. }));
+                match rows.iter().position(is_open).filter(|_| may_go_on) {
+                    Some(open) => rows.into_iter().skip(open).collect(),
+                    None => Ok(self.skipped.sift(rows)),
+                }
+            }
+            parsed => parsed,
         }
-        self.lines += line_ends(&block);
-        records
     }
-
-    fn header_lines(&self) -> u64 {
-        line_ends(&self.header)
-    }
-}
-
-fn line_ends(bytes: &[u8]) -> u64 {
-    bytes.iter().filter(|&&b| b == b'\n').count() as u64
 }
 
 fn after_last_line_end(bytes: &[u8]) -> usize {
@@ -207,27 +192,6 @@ fn after_last_line_end(bytes: &[u8]) -> usize {
 
 fn failed(file: &str, source: io::Error) -> TextError {
     TextError::Io { file: file.into(), source }
-}
-
-/// An error in a block as one in the whole input.
-fn shifted(mut error: TextError, lines: u64) -> TextError {
-    use TextError::{
-        AfterQuote, InvalidUtf8, Json, JsonField, MissingColumn, TooFewColumns, TooLong, UnbalancedQuote,
-        UnknownFormat,
-    };
-    match &mut error {
-        UnknownFormat { line, .. }
-        | MissingColumn { line, .. }
-        | TooFewColumns { line, .. }
-        | UnbalancedQuote { line, .. }
-        | AfterQuote { line, .. }
-        | InvalidUtf8 { line, .. }
-        | Json { line, .. }
-        | JsonField { line, .. }
-        | TooLong { line, .. } => *line += lines,
-        _ => {}
-    }
-    error
 }
 
 #[cfg(test)]
@@ -305,6 +269,26 @@ mod tests {
             let mut expected = fitted.dataset.clone();
             (expected.label_ids, expected.label_offsets, expected.num_classes) = (vec![], vec![0; 201], 0);
             assert_eq!(Dataset::select(all.view(), &known), expected);
+        }
+    }
+
+    #[test]
+    fn bad_rows_are_left_out_however_it_drips() {
+        let content: &[u8] =
+            b"id,text\n1,one\n2\n3,\"thr\nee\"\n4,f\xffour\n5,\"five\"x\n6,six\n7,\"seven\n8,eight\n";
+        for bytes in [1, 2, 3, 7, usize::MAX] {
+            let options = ReadOptions { skip_bad_rows: true, with_labels: false, ..ReadOptions::default() };
+            let mut blocks = RecordBlocks::new("m".into(), Box::new(Drip(content, bytes)), options);
+            let all: Result<Vec<Vec<Record>>, TextError> = blocks.by_ref().collect();
+            let found: Vec<(u64, String)> =
+                all.unwrap().into_iter().flatten().map(|record| (record.line, record.text)).collect();
+            let expected = [(2, "one"), (4, "thr\nee"), (8, "six"), (10, "eight")];
+            assert_eq!(found, expected.map(|(line, text)| (line, text.to_string())), "{bytes}");
+            let places = ["m:3: found 1", "m:6:4: byte 0xff", "m:7:9: found 'x'", "m:9:3: this quote"];
+            assert_eq!(blocks.skipped().rows, 4, "{bytes}");
+            for (error, place) in blocks.skipped().first_errors.iter().zip(places) {
+                assert!(error.starts_with(place), "{error}");
+            }
         }
     }
 

@@ -83,7 +83,8 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
             (None, input::for_training(&arguments.train, &text, &arguments.read, &arguments.weights)?)
         }
     };
-    let (path, seconds) = (arguments.train.display(), human::seconds(times.enter(Part::Reading)));
+    // What a trainer starts from (sparse weights, first tables) is training already.
+    let (path, seconds) = (arguments.train.display(), human::seconds(times.enter(Part::Training)));
     say(format!("read {path} in {seconds}"));
     data.understood().iter().for_each(|line| say(line.clone()));
     let learnt = data.take_learnt();
@@ -116,6 +117,7 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         ));
         return Ok(ExitCode::SUCCESS);
     }
+    times.enter(Part::Reading);
     let test = open_other(arguments.test.as_deref(), &trainer, arguments)?;
     let valid = open_other(arguments.valid.as_deref(), &trainer, arguments)?;
     if let (Some(path), Some(valid)) = (&arguments.valid, &valid) {
