@@ -4,7 +4,8 @@
     scripts/load.py http://127.0.0.1:7300 texts.txt                      capacity, 50%, 90%, 200%
     scripts/load.py http://127.0.0.1:7300 texts.txt --soak 120           steady load with reloads
 
-Needs nothing but Python. Requests hold one text each (the first tab-separated column of a line of the file).
+Needs nothing but Python. Requests hold one text each (the first tab-separated column of a line of the file), or one
+example's features, where the file is in the Extreme Classification format.
 Capacity is what a closed loop of `--clients` connections gets; the other phases are open loops: requests are due
 at fixed times whatever the answers do, and latency counts from the time a request was due, so that a service that
 stalls can't hide it. `sent` counts from when a request was sent: where this script itself is too slow for the rate
@@ -24,6 +25,17 @@ import urllib.request
 from urllib.parse import urlsplit
 
 
+def examples(path: str) -> list[dict]:
+    """The first few thousand of a file, as the service takes them."""
+    with open(path, encoding="utf-8") as file:
+        lines = [line.rstrip("\n") for line in itertools.islice(file, 5001)]
+    is_header = lines and len(lines[0].split()) == 3 and all(number.isdigit() for number in lines[0].split())
+    if not is_header:
+        return [{"text": line.split("\t")[0]} for line in lines]
+    pairs = ([field.split(":") for field in line.split(" ") if ":" in field] for line in lines[1:])
+    return [{"features": [[int(feature), float(value)] for feature, value in row]} for row in pairs]
+
+
 class Load:
     def __init__(self, arguments: argparse.Namespace) -> None:
         parts = urlsplit(arguments.url)
@@ -34,12 +46,10 @@ class Load:
         token = os.environ.get("LOOKALIKE_TOKEN")
         self.authorization = {"Authorization": f"Bearer {token}"} if token else {}
         self.wish = {"k": arguments.k, "search": arguments.search}
-        with open(arguments.texts, encoding="utf-8") as file:
-            texts = [line.rstrip("\n").split("\t")[0] for line in itertools.islice(file, 5000)]
-        self.requests = itertools.cycle([self.request(text) for text in texts])
+        self.requests = itertools.cycle([self.request(example) for example in examples(arguments.examples)])
 
-    def request(self, text: str) -> bytes:
-        body = json.dumps({"text": text, **self.wish}).encode()
+    def request(self, example: dict) -> bytes:
+        body = json.dumps({**example, **self.wish}).encode()
         head = {"Host": self.host, "Content-Type": "application/json", "Content-Length": len(body)}
         lines = "".join(f"{name}: {value}\r\n" for name, value in {**head, **self.authorization}.items())
         return f"POST /v1/predict HTTP/1.1\r\n{lines}\r\n".encode() + body
@@ -191,7 +201,7 @@ async def soak(load: Load, arguments: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("url")
-    parser.add_argument("texts", help="a file of texts, one a line")
+    parser.add_argument("examples", help="a file of texts, one a line, or of examples in the Extreme Classification format")
     parser.add_argument("--seconds", type=float, default=10.0, help="of each phase, at most 60")
     parser.add_argument("--clients", type=int, default=64, help="connections of the closed loop")
     parser.add_argument("--open-clients", type=int, default=64, help="connections of the open loops")

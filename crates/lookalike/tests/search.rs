@@ -5,7 +5,10 @@ use std::sync::OnceLock;
 use lookalike::artifact;
 use lookalike::data::Dataset;
 use lookalike::data::synth::{SynthOptions, synth};
-use lookalike::model::{Activations, Clusters, Model, Storage};
+use lookalike::model::{
+    Activation, Activations, ClassFrequencies, Clusters, Init, Model, Neighbours, Network, NetworkConfig,
+    Normalise, SearchIndex, SparsePart, SparseStart, Storage,
+};
 use lookalike::predict::{Ask, Predictor, Recall, Search, TopK, index};
 use lookalike::train::{NothingKept, Observer, RunPlan, SparseConfig, TrainConfig, Trainer, run};
 use lookalike_kernels::Cpu;
@@ -218,6 +221,137 @@ fn recall_counts_what_was_found() {
     });
     assert_eq!(Recall::of(&few, &exact), Recall { found: found.sum(), all });
     assert_eq!(Recall::default().share(), 1.0);
+}
+
+/// A file twice as long: every second example is ranked exactly too, and all of them count.
+#[test]
+fn an_evaluation_measures_recall_on_some_examples() {
+    let (model, test) = &models()[0];
+    let model = &Model { calibration: None, ..model.clone() };
+    let mut data = Dataset::empty(model.num_features(), model.num_classes());
+    let view = test.view();
+    for i in 0..2000 {
+        let (ids, values) = view.features(i % 300);
+        data.push(ids.iter().copied().zip(values.iter().copied()), view.labels(i % 300));
+    }
+    let predictor = Predictor::new(model, Cpu::from_env().unwrap());
+    let search = Search::Fast { effort: Some(64) };
+    let options = lookalike::metrics::MetricOptions::default();
+    let found = predictor.evaluate(&data.view(), &|_| 0, &options, search).unwrap();
+    let asked: Vec<u32> = (0..2000).step_by(2).collect();
+    let k = found.recall.unwrap().all as usize / asked.len();
+    let rank = |search| predictor.rank(&data.view(), &asked, Ask { search, ..Ask::best(k) });
+    assert_eq!(found.recall.unwrap(), Recall::of(&rank(search), &rank(Search::Exact)));
+    assert_eq!(found.examples + found.skipped, 2000);
+}
+
+#[test]
+fn the_effort_is_the_least_that_finds_enough() {
+    let cpu = Cpu::from_env().unwrap();
+    for (model, test) in models() {
+        let judges: Vec<u32> = (0..200).collect();
+        let mut model = model.clone();
+        index(cpu, &mut model, &test.view(), &judges);
+        let chosen = model.search.as_ref().unwrap();
+        let predictor = Predictor::new(&model, cpu);
+        let recall = |effort: usize| {
+            let search = Search::Fast { effort: Some(effort) };
+            let found = predictor.rank(&test.view(), &judges, Ask { search, ..Ask::best(K) });
+            let exact = predictor.rank(&test.view(), &judges, Ask::best(K));
+            Recall::of(&found, &exact).share()
+        };
+        assert_eq!(recall(chosen.effort) as f32, chosen.recall);
+        assert!(chosen.recall >= 0.99);
+        assert!(chosen.effort == 64 || recall(chosen.effort / 2) < 0.99, "{}", chosen.effort);
+    }
+}
+
+/// Class vectors that say nothing, and one class that another part of the model means.
+fn scattered() -> Model {
+    let config = NetworkConfig {
+        num_features: 50,
+        num_classes: 3000,
+        hidden: vec![16],
+        activation: Activation::Linear,
+        normalise: Normalise::None,
+        storage: Storage::F32,
+    };
+    Model::new(Network::random(config, Init::default(), 3), ClassFrequencies::default())
+}
+
+#[test]
+fn what_one_part_of_the_model_means_is_found_by_that_part() {
+    let cpu = Cpu::from_env().unwrap();
+    let mut data = Dataset::empty(50, 3000);
+    (0..50).for_each(|feature| data.push([(feature, 1.0)], &[60 * feature]));
+    let all: Vec<u32> = (0..50).collect();
+
+    let mut by_weights = scattered();
+    let lengths: Vec<u32> = (0..3000).map(|class| u32::from(class % 60 == 0)).collect();
+    let start = (1.0, SparseStart::Centroid);
+    by_weights.sparse = Some(SparsePart::from_parts(&lengths, all.clone(), vec![9.0; 50], start, &[1; 3000]));
+    let mut by_examples = scattered();
+    by_examples.neighbours = Some(Neighbours::new(&data.view(), &all).weighted(9.0));
+    for mut model in [by_weights, by_examples] {
+        model.search = Some(SearchIndex::build(cpu, &model));
+        let ask = |search| Ask { search, ..Ask::best(1) };
+        let predictor = Predictor::new(&model, cpu);
+        let fast = predictor.rank(&data.view(), &all, ask(Search::Fast { effort: Some(32) }));
+        let exact = predictor.rank(&data.view(), &all, ask(Search::Exact));
+        for example in 0..50 {
+            assert_eq!(fast.example(example), exact.example(example));
+            assert_eq!(fast.example(example).classes, [60 * example as u32]);
+        }
+    }
+}
+
+/// Lists of weights end somewhere: the best class of all may have its weight behind the end,
+/// and more than a few dozen others seem better until they are scored exactly.
+#[test]
+fn what_weights_behind_the_end_of_a_list_make_best_is_found() {
+    let (classes, best) = (20_000, 15_000);
+    let config =
+        NetworkConfig { num_features: 1, num_classes: classes, ..scattered().network.config.clone() };
+    let mut network = Network::zeroed(config);
+    network.input.fill(|_, row| row[0] = 1.0);
+    network.output.fill(|class, row| {
+        let small = |place: usize| ((class * 31 + place * 17 + class / 7 * place) % 101) as f32 / 5000.0;
+        row[1..16].iter_mut().enumerate().for_each(|(place, x)| *x = small(place) - 0.01);
+        row[0] = if class == best { 0.9 } else { 0.0 };
+    });
+    let mut model = Model::new(network, ClassFrequencies::default());
+    let weights = (0..classes).map(|class| if class < 3000 { 1.0 } else { 0.5 });
+    let mut weights: Vec<f32> = weights.collect();
+    weights[best] = 0.99;
+    let start = (1.0, SparseStart::Centroid);
+    model.sparse =
+        Some(SparsePart::from_parts(&vec![1; classes], vec![0; classes], weights, start, &vec![1; classes]));
+    let cpu = Cpu::from_env().unwrap();
+    model.search = Some(SearchIndex::build(cpu, &model));
+    let mut data = Dataset::empty(1, classes);
+    data.push([(0, 1.0)], &[]);
+    let search = Search::Fast { effort: Some(256) };
+    let found = Predictor::new(&model, cpu).rank(&data.view(), &[0], Ask { search, ..Ask::best(1) });
+    assert_eq!(found.example(0).classes, [best as u32]);
+}
+
+#[test]
+fn an_answer_is_as_long_as_asked_for_and_its_probabilities_are_not_smaller() {
+    for (model, test) in models() {
+        let predictor = Predictor::new(model, Cpu::from_env().unwrap());
+        let batch: Vec<u32> = (0..20).collect();
+        let answer = |search| {
+            let ask = Ask { search, probabilities: true, ..Ask::best(300) };
+            predictor.rank(&test.view(), &batch, ask)
+        };
+        let (exact, fast) = (answer(Search::Exact), answer(Search::Fast { effort: Some(1) }));
+        for example in 0..batch.len() {
+            assert_eq!(fast.example(example).classes.len(), 300);
+            if let (Some(fast), Some(exact)) = (fast.log_sum_exp(example), exact.log_sum_exp(example)) {
+                assert!(fast <= exact + 1e-2 && fast > exact - 3.0, "{fast} {exact}");
+            }
+        }
+    }
 }
 
 /// Cosines of all that scores a class, one class after the other.

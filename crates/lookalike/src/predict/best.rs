@@ -1,5 +1,7 @@
 //! The k best of a stream of scored classes.
 
+use lookalike_kernels::{Cpu, indices_above};
+
 /// Keeps the `k` best of the classes it is offered.
 ///
 /// It lets more than `k` pile up and then throws away the worse ones at once:
@@ -17,6 +19,9 @@ pub(crate) struct Best {
 /// How many may pile up beyond `k` at least: selecting among a handful after
 /// every few offers would cost more than it saves.
 const SLACK_MIN: usize = 64;
+
+/// Scores that are compared with what is known to be good before it is looked at again.
+const PART: usize = 256;
 
 impl Best {
     /// Forgets everything and keeps the best `k` (at least 1) from here on.
@@ -36,6 +41,16 @@ impl Best {
     pub(crate) fn offer(&mut self, score: f32, class: u32) {
         if score > f32::NEG_INFINITY {
             self.offer_key(key(score, class));
+        }
+    }
+
+    /// Takes in those of many scores that are among the best; the first is that of class
+    /// `first`. `found` is working memory.
+    pub(crate) fn offer_many(&mut self, cpu: Cpu, scores: &[f32], first: u32, found: &mut Vec<u32>) {
+        for (first, scores) in (first..).step_by(PART).zip(scores.chunks(PART)) {
+            found.clear();
+            indices_above(cpu, scores, self.threshold(), found);
+            found.iter().for_each(|&i| self.offer(scores[i as usize], first + i));
         }
     }
 
@@ -138,6 +153,17 @@ mod tests {
             let [mut all, odd] = parts;
             all.offer_all(&odd);
             prop_assert_eq!(all.ranked().collect::<Vec<_>>(), expected);
+        }
+
+        #[test]
+        fn many_at_once_are_one_after_the_other(
+            scores in prop::collection::vec(score(), 0..900), k in 1usize..50, first in 0u32..9,
+        ) {
+            let mut best = Best::default();
+            best.reset(k);
+            best.offer_many(Cpu::detect(), &scores, first, &mut vec![7]);
+            let offers: Vec<_> = scores.into_iter().zip(first..).collect();
+            prop_assert_eq!(best.ranked().collect::<Vec<_>>(), naive(&offers, k));
         }
 
         #[test]

@@ -64,11 +64,15 @@ impl Recall {
     pub fn of(found: &TopK, exact: &TopK) -> Self {
         let mut recall = Self::default();
         for example in 0..exact.len() {
-            let (wanted, found) = (exact.example(example).classes, found.example(example).classes);
-            recall.all += wanted.len() as u64;
-            recall.found += wanted.iter().filter(|class| found.contains(class)).count() as u64;
+            recall.count(found.example(example).classes, exact.example(example).classes);
         }
         recall
+    }
+
+    /// Counts one example.
+    pub(super) fn count(&mut self, found: &[u32], wanted: &[u32]) {
+        self.all += wanted.len() as u64;
+        self.found += wanted.iter().filter(|class| found.contains(class)).count() as u64;
     }
 
     /// The share that was found; all of nothing.

@@ -14,7 +14,7 @@ pub struct Evaluation {
     pub skipped: u64,
     /// What the probabilities of first answers are worth, if they are calibrated.
     pub reliability: Option<Reliability>,
-    /// How many of the classes of exact rankings were found, where not every class was
+    /// How many of the classes of some exact rankings were found, where not every class was
     /// scored.
     pub recall: Option<Recall>,
 }

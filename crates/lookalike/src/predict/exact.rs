@@ -12,18 +12,18 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use lookalike_kernels::{Cpu, indices_above};
+use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
 use super::best::Best;
 use super::ranking::TopK;
-use super::tile::{TILE_CLASSES, TILE_EXAMPLES, Tile};
+use super::tile::{TILE_CLASSES, TILE_EXAMPLES, Tile, tile_classes};
 use crate::data::Examples;
 use crate::loss::RunningSum;
 use crate::model::{Model, Normalise, Postings, RowsView};
 
 /// Examples whose pieces are in work at the same time; it bounds the memory.
-const WAVE_EXAMPLES: usize = 4 * TILE_EXAMPLES;
+const WAVE_EXAMPLES: usize = 16 * TILE_EXAMPLES;
 /// Class ranges at most: work for as many threads, a merge of as many lists.
 const RANGES_MAX: usize = 64;
 /// Classes in a range at least: until an example has seen its first tile, every
@@ -238,18 +238,23 @@ impl Query<'_> {
         if let Some(sparse) = &self.sparse {
             sparse.start(first_example..first_example + examples, classes.start, cursors);
         }
-        for first in classes.clone().step_by(TILE_CLASSES) {
-            let tile_classes = first..classes.end.min(first + TILE_CLASSES);
-            tile.score(cpu, class_vectors, self.bias, tile_classes.clone(), block);
+        let width = tile_classes(examples);
+        for first in classes.clone().step_by(width) {
+            let of_tile = first..classes.end.min(first + width);
+            tile.score(cpu, class_vectors, self.bias, of_tile.clone(), block);
             if let Some(sparse) = &self.sparse {
-                sparse.add(first_example..first_example + examples, tile_classes, cursors, tile);
+                sparse.add(first_example..first_example + examples, of_tile, cursors, tile);
             }
             for (example, best) in piece.best[..examples].iter_mut().enumerate() {
                 let scores = tile.scores(example);
-                collect(cpu, scores, first, found, best);
+                best.offer_many(cpu, scores, first as u32, found);
                 if self.sums {
-                    let sum = (first - classes.start) / SUM_CLASSES;
-                    piece.sums[example * sums + sum].add(cpu, scores);
+                    // However wide a tile is, so many are added up at a time.
+                    let parts = scores.chunks_mut(TILE_CLASSES);
+                    for (first, scores) in (first..).step_by(TILE_CLASSES).zip(parts) {
+                        let sum = (first - classes.start) / SUM_CLASSES;
+                        piece.sums[example * sums + sum].add(cpu, scores);
+                    }
                 }
             }
         }
@@ -300,16 +305,6 @@ impl Piece {
     fn sums_of(&self, example: usize, examples: usize) -> &[RunningSum] {
         let count = self.sums.len() / examples;
         &self.sums[example * count..][..count]
-    }
-}
-
-/// Gives `best` the scores that can still be among the best; `first` is the
-/// class of the first one.
-fn collect(cpu: Cpu, scores: &[f32], first: usize, found: &mut Vec<u32>, best: &mut Best) {
-    found.clear();
-    indices_above(cpu, scores, best.threshold(), found);
-    for &i in found.iter() {
-        best.offer(scores[i as usize], first as u32 + i);
     }
 }
 
@@ -377,7 +372,9 @@ mod tests {
         let backwards: Vec<u32> = (0..classes as u32).rev().collect();
         for (example, embedding) in embeddings.chunks_exact(padded(dim)).enumerate() {
             // Of large batches, what lies at the borders is enough.
-            if (100..examples.max(101) - 1).contains(&example) && (2..254).contains(&(example % 256)) {
+            if (100..examples.max(101) - 1).contains(&example)
+                && (2..TILE_EXAMPLES - 2).contains(&(example % TILE_EXAMPLES))
+            {
                 continue;
             }
             let expected = naive_top(&vectors, &bias, embedding, k);
@@ -534,7 +531,9 @@ mod tests {
             let sparse = Some(case.queries());
             top_k(Cpu::detect(), view, &bias, &embeddings, sparse, &mut scratch, &mut out);
             for (position, embedding) in embeddings.chunks_exact(padded(3)).enumerate() {
-                if (20..examples.max(21) - 1).contains(&position) && (2..254).contains(&(position % 256)) {
+                if (20..examples.max(21) - 1).contains(&position)
+                    && (2..TILE_EXAMPLES - 2).contains(&(position % TILE_EXAMPLES))
+                {
                     continue;
                 }
                 let mut all = naive_scores(&vectors, &bias, embedding);
@@ -571,6 +570,33 @@ mod tests {
         let one = run(1);
         assert_eq!(one, run(2));
         assert_eq!(one, run(3));
+    }
+
+    /// Few examples have wider tiles: neither scores nor sums know of it.
+    #[test]
+    fn examples_asked_together_change_nothing() {
+        let (classes, examples, dim) = (3 * RANGE_CLASSES_MIN + 77, 4 * TILE_EXAMPLES + 3, 5);
+        let case = sparse_case(classes, examples, 0.3, 11);
+        let vectors: Vec<f32> = rows::<f32>(classes, dim, 5).iter().map(|x| x.sin()).collect();
+        let embeddings: Vec<f32> = rows::<f32>(examples, dim, 6).iter().map(|x| x.cos()).collect();
+        let bias = vec![0.1; classes];
+        let run = |first: usize, count: usize| {
+            let mut out = TopK::new(6).with_log_sum_exp();
+            let sparse = Some(SparseQueries { batch: &case.batch[first..first + count], ..case.queries() });
+            let of_some = &embeddings[first * padded(dim)..(first + count) * padded(dim)];
+            let (view, mut scratch) = (RowsView::f32(&vectors, dim), TopKScratch::default());
+            top_k(Cpu::detect(), view, &bias, of_some, sparse, &mut scratch, &mut out);
+            out
+        };
+        let together = run(0, examples);
+        for (first, count) in [(0, 1), (250, 1), (3, 2), (40, 33), (120, 100)] {
+            let apart = run(first, count);
+            for i in 0..count {
+                assert_eq!(pairs(apart.example(i)), pairs(together.example(first + i)));
+                assert_eq!(apart.log_sum_exp(i), together.log_sum_exp(first + i), "{first} {count}");
+            }
+        }
+        assert!(tile_classes(1) > tile_classes(33) && tile_classes(33) > tile_classes(TILE_EXAMPLES));
     }
 
     #[test]

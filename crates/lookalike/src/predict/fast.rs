@@ -3,15 +3,16 @@
 //! For one example: clusters of class vectors give about `effort` classes with about what
 //! they score, lists of the classes that weigh its features most give some hundred (with the
 //! sums of those weights), and the nearest training examples give their classes. Those that
-//! no cluster gave get their dense score; with what is known of the other parts by then, a
-//! few dozen are left, and those are scored exactly, as [`super::few`] does it. So what is
-//! answered has the bits of an exact search; what is not found is missing.
+//! no cluster gave are scored as roughly as those of clusters are; with what is known of the
+//! other parts by then, a few dozen are left, and those are scored exactly, as
+//! [`super::few`] does it. So what is answered has the bits of an exact search; what is not
+//! found is missing.
 //!
 //! `O(√classes + effort)` products an example.
 
 use super::best::Best;
 use super::candidates::CandidateRanker;
-use super::few::{FewClasses, FewScratch, Query};
+use super::few::{FewClasses, Query};
 use super::ranking::TopK;
 use crate::data::Examples;
 use crate::loss::RunningSum;
@@ -30,6 +31,9 @@ const LISTED_MIN: usize = 64;
 /// more, as the sums they are chosen by are not complete.
 const SCORED_TIMES: usize = 2;
 const SCORED_MORE: usize = 48;
+/// Where there are sparse weights, of which the sums hold the largest alone, besides one in
+/// so many of the classes that are looked at.
+const SCORED_SHARE: usize = 4;
 
 /// Working memory of [`FastSearch::rank`], reused between calls.
 #[derive(Debug, Default)]
@@ -65,6 +69,7 @@ impl FastSearch<'_> {
         scratch.workers.prepare();
         let (workers, model) = (&scratch.workers, self.few.model);
         let wants_sum = out.wants_log_sum_exp();
+        let more = if sparse_of(model).is_some() { self.effort / SCORED_SHARE } else { 0 };
         out.fill_each(batch.len(), model.num_classes(), |position, slot| {
             workers.with(|FastWorker { neighbours, proposals, ranker }| {
                 let query = Query::new(examples, batch, embeddings, position);
@@ -74,7 +79,7 @@ impl FastSearch<'_> {
                 if wants_sum {
                     *slot.log_sum_exp = proposals.log_sum_exp(self.few, near);
                 }
-                let scored = SCORED_TIMES * slot.k() + SCORED_MORE;
+                let scored = SCORED_TIMES * slot.k() + SCORED_MORE + more;
                 let best = proposals.best(near, scored);
                 ranker.rank(self.few, query, best.iter(), near, slot.k());
                 slot.take(&mut ranker.best);
@@ -93,15 +98,12 @@ fn sparse_of(model: &Model) -> Option<&SparsePart> {
 struct Proposals {
     clusters: ClusterScratch,
     strong: StrongScratch,
-    few: FewScratch,
     best: Best,
     /// By class: whether it is among `classes`.
     is_in: Vec<bool>,
     classes: Vec<u32>,
     /// Products and biases, about.
     dense: Vec<f32>,
-    /// Those of classes that no cluster gave.
-    others: Vec<f32>,
     chosen: Vec<u32>,
 }
 
@@ -109,7 +111,7 @@ impl Proposals {
     fn collect(&mut self, search: &FastSearch<'_>, query: Query<'_>, near: Near<'_>) {
         let FastSearch { few, index, effort } = *search;
         let model = few.model;
-        let Self { clusters, strong, is_in, classes, dense, others, best, .. } = self;
+        let Self { clusters, strong, is_in, classes, dense, best, .. } = self;
         // Where class vectors are all there is, no class comes twice.
         let sparse = sparse_of(model);
         let is_one_part = sparse.is_none() && model.neighbours.is_none();
@@ -146,8 +148,7 @@ impl Proposals {
             }
             best.ranked().for_each(|(_, class)| add(class));
         }
-        few.score_dense(query, &classes[from_clusters..], &mut self.few, others);
-        dense.extend_from_slice(others);
+        index.score_also(few.cpu, &classes[from_clusters..], clusters, dense);
     }
 
     /// What a proposed class scores, as far as is known.

@@ -57,22 +57,11 @@ impl FewClasses<'_> {
         scratch: &mut FewScratch,
         scores: &mut Vec<f32>,
     ) {
-        self.score_dense(query, classes, scratch, scores);
-        self.add_sparse(query, classes, scratch, scores);
-    }
-
-    /// Products and biases alone.
-    pub(super) fn score_dense(
-        &self,
-        query: Query<'_>,
-        classes: &[u32],
-        scratch: &mut FewScratch,
-        scores: &mut Vec<f32>,
-    ) {
         scores.clear();
         scores.resize(classes.len(), 0.0);
         let vectors = self.model.network.output.view();
         score_chosen(self.cpu, vectors, self.bias, query.embedding, classes, &mut scratch.entries, scores);
+        self.add_sparse(query, classes, scratch, scores);
     }
 
     /// Adds what the sparse part gives.

@@ -1,4 +1,4 @@
-//! Scores of a tile: some hundred classes against some hundred examples.
+//! Scores of a tile: a thousand classes and more against some dozen examples.
 //!
 //! The scores of an example lie side by side, so that they can be searched 16 at
 //! a time.
@@ -14,27 +14,35 @@ use lookalike_kernels::{Cpu, LANES, dot_rows};
 
 use crate::model::{RowData, RowsView};
 
-/// Classes in a tile. Their vectors (128 KiB at 128 dimensions), the embeddings
-/// of the examples and the scores stay in the second-level cache together.
+/// Classes whose scores are searched and added up together: a tile has a multiple of them.
 pub(super) const TILE_CLASSES: usize = 256;
 
 /// Examples in a tile: as many share the way of the class vectors from memory.
-pub(super) const TILE_EXAMPLES: usize = 256;
+pub(super) const TILE_EXAMPLES: usize = 64;
 
-/// Distance between the scores of two examples. A power of two would put them
-/// in the same few sets of the first-level cache; one line more spreads them.
-const TILE_STRIDE: usize = TILE_CLASSES + LANES;
+/// Scores of a tile: they stay in the second-level cache.
+const TILE_SCORES: usize = 64 * 1024;
+/// Classes in a tile at most: their scores for one example stay near the first-level cache.
+const TILE_CLASSES_MAX: usize = 16 * 1024;
+
+/// How many classes a tile of so many examples has. Finding where a feature's sparse
+/// weights go on costs the same for each tile, so wide ones are better than tall ones.
+pub(super) fn tile_classes(examples: usize) -> usize {
+    let most = TILE_SCORES / examples.max(1) / TILE_CLASSES * TILE_CLASSES;
+    most.clamp(TILE_CLASSES, TILE_CLASSES_MAX)
+}
 
 /// The scores of examples (rows) for consecutive classes (columns).
 #[derive(Debug, Default)]
 pub(super) struct Tile {
     num_classes: usize,
+    /// Distance between the scores of two examples.
+    stride: usize,
     scores: Vec<f32>,
 }
 
 impl Tile {
-    /// Scores at most [`TILE_EXAMPLES`] embeddings for at most [`TILE_CLASSES`]
-    /// classes.
+    /// Scores embeddings for classes, at most [`tile_classes`] of them.
     pub(super) fn score(
         &mut self,
         cpu: Cpu,
@@ -47,16 +55,19 @@ impl Tile {
         let range = classes.start * stride..classes.end * stride;
         let bias = &bias[classes];
         self.num_classes = bias.len();
-        self.scores.resize(TILE_EXAMPLES * TILE_STRIDE, 0.0);
-        let scores = &mut self.scores;
+        // A power of two would put the scores of a class in the same few sets of the
+        // first-level cache; one line more spreads them.
+        self.stride = bias.len().next_multiple_of(LANES) + LANES;
+        let (scores, width) = (&mut self.scores, self.stride);
+        scores.resize(scores.len().max(embeddings.len() / stride * width), 0.0);
         match data {
-            RowData::F32(data) => dot_rows(cpu, stride, embeddings, &data[range], bias, scores, TILE_STRIDE),
-            RowData::Bf16(data) => dot_rows(cpu, stride, embeddings, &data[range], bias, scores, TILE_STRIDE),
+            RowData::F32(data) => dot_rows(cpu, stride, embeddings, &data[range], bias, scores, width),
+            RowData::Bf16(data) => dot_rows(cpu, stride, embeddings, &data[range], bias, scores, width),
         }
     }
 
     /// The scores of an example, one for each class of the tile.
     pub(super) fn scores(&mut self, example: usize) -> &mut [f32] {
-        &mut self.scores[example * TILE_STRIDE..][..self.num_classes]
+        &mut self.scores[example * self.stride..][..self.num_classes]
     }
 }

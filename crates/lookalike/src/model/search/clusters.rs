@@ -15,9 +15,13 @@
 //!
 //! A query scores the centres of all groups, those of the clusters of the best groups,
 //! and the classes of the best clusters. About [`CLUSTER_CLASSES`] classes make a cluster,
-//! and there are [`GROUPS_TIMES`]² times as many groups as clusters in a group, as a group
-//! that holds too much is like none of it. A query costs `O(√classes + effort)` products.
-//! Memory: a byte a number, and 13 bytes a class.
+//! and there are [`GROUPS_TIMES`]² times as many groups as clusters in a group, as long as a
+//! group has no more than [`GROUP_CLUSTERS_MAX`]: one that holds too much is like none of it.
+//! So a query costs `O(√classes + effort)` products up to some hundred thousand classes, and
+//! from there on one more for every [`GROUP_CLUSTERS_MAX`] · [`CLUSTER_CLASSES`] classes.
+//! Memory: a byte a number, and 17 bytes a class.
+
+use std::ops::Range;
 
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
@@ -25,17 +29,22 @@ use rayon::prelude::*;
 use super::codes::{CodedQuery, Codes};
 use super::kmeans::{self, Points};
 use crate::model::RowsView;
+use crate::predict::Best;
 
 /// Classes in a cluster, about.
 const CLUSTER_CLASSES: usize = 16;
-/// So many times the root of the number of clusters is the number of groups.
+/// So many times the root of the number of clusters is the number of groups at least.
 const GROUPS_TIMES: usize = 4;
+/// Clusters in a group at most, about: a group that holds more is like none of it.
+const GROUP_CLUSTERS_MAX: usize = 48;
 /// Classes that choose the centre of a group, about.
 const GROUP_SAMPLE: usize = 64;
 /// Rounds of k-means.
 const ROUNDS: usize = 6;
 /// Groups are opened until they hold so many times the classes that are wanted.
 const OPENED_TIMES: usize = 8;
+/// Groups and clusters that may be looked at in any case, as they differ in size.
+const CHOSEN_MIN: usize = 8;
 /// How far above the mean the best class of a cluster lies, in spreads.
 const SPREADS: f32 = 2.0;
 
@@ -68,11 +77,14 @@ pub struct Clusters {
 /// Working memory of [`Clusters::visit`], reused between calls.
 #[derive(Debug, Default)]
 pub struct ClusterScratch {
-    query: CodedQuery,
+    pub(super) query: CodedQuery,
     sums: Vec<i32>,
     scores: Vec<f32>,
-    groups: Vec<(f32, u32)>,
-    clusters: Vec<(f32, u32)>,
+    found: Vec<u32>,
+    groups: Best,
+    clusters: Best,
+    /// The clusters that are looked at, best first.
+    chosen: Vec<u32>,
 }
 
 impl Clusters {
@@ -82,7 +94,9 @@ impl Clusters {
         let points = Points { vectors, bias };
         let all: Vec<u32> = (0..bias.len() as u32).collect();
         let clusters = bias.len().div_ceil(CLUSTER_CLASSES);
-        let groups = (GROUPS_TIMES * (clusters as f64).sqrt().ceil() as usize).min(clusters);
+        let groups = (GROUPS_TIMES * (clusters as f64).sqrt().ceil() as usize)
+            .max(clusters / GROUP_CLUSTERS_MAX)
+            .min(clusters);
         let step = (all.len() / (groups * GROUP_SAMPLE).max(1)).max(1);
         let sample: Vec<u32> = all.iter().copied().step_by(step).collect();
         let centres = kmeans::centres(cpu, points, &sample, groups, ROUNDS);
@@ -129,17 +143,17 @@ impl Clusters {
         scratch.query.set(embedding);
         let length = embedding.iter().map(|x| x * x).sum::<f32>().sqrt();
         self.choose(cpu, length, wanted, scratch);
-        let ClusterScratch { query, sums, scores, clusters, .. } = scratch;
+        let ClusterScratch { query, sums, scores, chosen, .. } = scratch;
         let range = |cluster: u32| {
             self.offsets[cluster as usize] as usize..self.offsets[cluster as usize + 1] as usize
         };
         let mut left = wanted;
-        for (i, &(_, cluster)) in clusters.iter().enumerate() {
-            if let Some(&(_, next)) = clusters.get(i + 1) {
+        for (i, &cluster) in chosen.iter().enumerate() {
+            if let Some(&next) = chosen.get(i + 1) {
                 self.classes.ask_for(query, range(next));
             }
             let range = range(cluster);
-            let range = range.start..range.end.min(range.start + left);
+            let range = range.start..range.start + left.min(range.len());
             self.classes.score(cpu, query, range.clone(), sums, scores);
             left -= range.len();
             found(&self.members[range], scores);
@@ -151,37 +165,31 @@ impl Clusters {
 
     /// Leaves the best clusters of the best groups, best first, with classes enough.
     fn choose(&self, cpu: Cpu, length: f32, wanted: usize, scratch: &mut ClusterScratch) {
-        let ClusterScratch { query, sums, scores, groups, clusters } = scratch;
-        let mut worth = |level: &Level, range: std::ops::Range<usize>, out: &mut Vec<(f32, u32)>| {
+        let ClusterScratch { query, sums, scores, found, groups, clusters, chosen } = scratch;
+        let mut judge = |level: &Level, range: Range<usize>, best: &mut Best| {
             level.means.score(cpu, query, range.clone(), sums, scores);
-            let spread = level.spread[range.clone()].iter().map(|spread| SPREADS * length * spread);
-            let centres = range.start as u32..range.end as u32;
-            out.extend(
-                scores.iter().zip(spread).zip(centres).map(|((score, spread), i)| (score + spread, i)),
-            );
+            let spreads = &level.spread[range.clone()];
+            scores.iter_mut().zip(spreads).for_each(|(score, spread)| *score += SPREADS * length * spread);
+            best.offer_many(cpu, scores, range.start as u32, found);
         };
-        groups.clear();
-        worth(&self.groups, 0..self.groups.spread.len(), groups);
-        groups.sort_unstable_by(best_first);
-        clusters.clear();
+        // Groups differ in size: twice as many as there would be of the mean size.
+        let (all, to_open) = (self.num_classes().max(1), OPENED_TIMES.saturating_mul(wanted));
+        let num_groups = self.groups.spread.len();
+        groups.reset((2 * to_open.min(all) * num_groups).div_ceil(all) + CHOSEN_MIN);
+        judge(&self.groups, 0..num_groups, groups);
+        clusters.reset(wanted.saturating_mul(4) / CLUSTER_CLASSES + CHOSEN_MIN);
         let mut opened = 0;
-        for &(_, group) in groups.iter() {
-            let range =
-                self.group_offsets[group as usize] as usize..self.group_offsets[group as usize + 1] as usize;
+        for (_, group) in groups.ranked() {
+            let group = group as usize;
+            let range = self.group_offsets[group] as usize..self.group_offsets[group + 1] as usize;
             opened += (self.offsets[range.end] - self.offsets[range.start]) as usize;
-            worth(&self.clusters, range, clusters);
-            if opened >= OPENED_TIMES.saturating_mul(wanted) {
+            judge(&self.clusters, range, clusters);
+            if opened >= to_open {
                 break;
             }
         }
-        // The best clusters hold enough; the others need no order.
-        let enough = (4 * wanted).div_ceil(CLUSTER_CLASSES).min(clusters.len());
-        if enough < clusters.len() {
-            clusters.select_nth_unstable_by(enough, best_first);
-            clusters[..enough].sort_unstable_by(best_first);
-        } else {
-            clusters.sort_unstable_by(best_first);
-        }
+        chosen.clear();
+        chosen.extend(clusters.ranked().map(|(_, cluster)| cluster));
     }
 }
 
@@ -235,6 +243,89 @@ fn starts(lengths: &[u32]) -> Vec<u32> {
     std::iter::once(0).chain(ends).collect()
 }
 
-fn best_first(a: &(f32, u32), b: &(f32, u32)) -> std::cmp::Ordering {
-    b.0.total_cmp(&a.0).then(a.1.cmp(&b.1))
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::{Stream, mix};
+    use lookalike_kernels::LANES;
+
+    const WIDTH: usize = 32;
+
+    fn number(a: u64, b: u64) -> f32 {
+        (mix(3, Stream::Data, a, b) % 2001) as f32 / 1000.0 - 1.0
+    }
+
+    /// `places` directions, the classes of each close together.
+    fn classes(places: u64, of_each: u64) -> (Vec<f32>, Vec<f32>) {
+        let class =
+            |i: u64| (0..WIDTH as u64).map(move |j| number(i % places, j) + 0.05 * number(1000 + i, j));
+        let bias = (0..places * of_each).map(|i| 0.1 * number(i, 999)).collect();
+        ((0..places * of_each).flat_map(class).collect(), bias)
+    }
+
+    fn visited(clusters: &Clusters, embedding: &[f32], wanted: usize) -> Vec<(u32, f32)> {
+        let mut all = Vec::new();
+        let mut scratch = ClusterScratch::default();
+        clusters.visit(Cpu::detect(), embedding, wanted, &mut scratch, |found, scores| {
+            all.extend(found.iter().copied().zip(scores.iter().copied()));
+        });
+        all
+    }
+
+    #[test]
+    fn a_query_meets_what_is_near_with_about_what_it_scores() {
+        let (places, of_each) = (60, 40);
+        let (vectors, bias) = classes(places, of_each);
+        let clusters = Clusters::build(Cpu::detect(), RowsView::f32(&vectors, WIDTH), &bias);
+        let mut near = 0;
+        for place in 0..places {
+            let embedding: Vec<f32> = (0..WIDTH as u64).map(|j| number(place, j)).collect();
+            let found = visited(&clusters, &embedding, of_each as usize);
+            assert_eq!(found.len(), of_each as usize);
+            near += found.iter().filter(|(class, _)| u64::from(*class) % places == place).count();
+            for (class, score) in found {
+                let vector = &vectors[class as usize * WIDTH..][..WIDTH];
+                let exact: f32 = vector.iter().zip(&embedding).map(|(w, x)| w * x).sum();
+                assert!((score - exact - bias[class as usize]).abs() < 0.1, "{score} {exact}");
+            }
+        }
+        assert!(near > (places * of_each) as usize * 9 / 10, "{near}");
+    }
+
+    #[test]
+    fn all_classes_are_met_once_if_all_are_wanted() {
+        let (vectors, bias) = classes(20, 30);
+        let clusters = Clusters::build(Cpu::detect(), RowsView::f32(&vectors, WIDTH), &bias);
+        for wanted in [600, 601, usize::MAX] {
+            let mut found: Vec<u32> =
+                visited(&clusters, &vectors[..WIDTH], wanted).into_iter().map(|(class, _)| class).collect();
+            found.sort_unstable();
+            assert_eq!(found, (0..600).collect::<Vec<_>>());
+        }
+    }
+
+    /// Two groups whose means score alike: the best class is where vectors differ more.
+    #[test]
+    fn what_differs_more_is_looked_at_first() {
+        let level = |spread: Vec<f32>| Level {
+            means: Codes::build(2, LANES, |_, row| {
+                row.fill(1.0);
+                0.0
+            }),
+            spread,
+        };
+        let clusters = Clusters {
+            groups: level(vec![0.1, 0.2]),
+            clusters: level(vec![0.1, 0.2]),
+            group_offsets: vec![0, 1, 2],
+            offsets: vec![0, 2, 4],
+            members: vec![0, 1, 2, 3],
+            classes: Codes::build(4, LANES, |i, row| {
+                row.fill(i as f32);
+                0.5
+            }),
+        };
+        let found = visited(&clusters, &[1.0; LANES], 3);
+        assert_eq!(found.iter().map(|found| found.0).collect::<Vec<_>>(), [2, 3, 0]);
+    }
 }

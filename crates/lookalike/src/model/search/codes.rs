@@ -16,6 +16,8 @@ const CODE_MAX: f32 = 127.0;
 /// The largest number of a query, where rows are not so long that sums would overflow.
 const QUERY_MAX: usize = 2047;
 
+/// Rows that lie anywhere are asked for so many ahead.
+const ROWS_AHEAD: usize = 8;
 /// Cache lines that memory is asked for ahead at most.
 const LINES_AHEAD: usize = 48;
 
@@ -101,6 +103,27 @@ impl Codes {
         scores.extend(
             sums.iter().zip(rows).map(|(&sum, (scale, bias))| sum as f32 * (scale * query.scale) + bias),
         );
+    }
+
+    /// Adds to `scores` what rows that lie anywhere score, about.
+    pub(super) fn score_each(
+        &self,
+        cpu: Cpu,
+        query: &CodedQuery,
+        rows: impl ExactSizeIterator<Item = usize> + Clone,
+        scores: &mut Vec<f32>,
+    ) {
+        let stride = query.values.len();
+        rows.clone().take(ROWS_AHEAD).for_each(|row| self.ask_for(query, row..row + 1));
+        let mut ahead = rows.clone().skip(ROWS_AHEAD);
+        scores.extend(rows.map(|row| {
+            if let Some(row) = ahead.next() {
+                self.ask_for(query, row..row + 1);
+            }
+            let mut sum = [0];
+            dot_codes(cpu, &query.values, &self.codes[row * stride..][..stride], &mut sum);
+            sum[0] as f32 * (self.scale[row] * query.scale) + self.bias[row]
+        }));
     }
 }
 

@@ -4,7 +4,8 @@
 //! centre, of length 1, with which its product is largest, and a centre is the direction of
 //! the sum of its points' directions. Were lengths to count, the short vectors of all places
 //! would gather in a few large clusters in the middle, and a query would have to open those.
-//! Everything is summed in the order of points.
+//! Centres start at points drawn at random; in the first rounds those with few points are
+//! moved to where others have many. Everything is summed in the order of points.
 
 use lookalike_kernels::{Cpu, dot_rows};
 use rayon::prelude::*;
@@ -12,6 +13,8 @@ use rayon::prelude::*;
 use crate::model::RowsView;
 use crate::random::{Stream, mix};
 
+/// How many times as many points as another a centre has where it is one too few.
+const UNEVEN_TIMES: usize = 3;
 /// Points whose products with the centres are taken together.
 const BLOCK: usize = 128;
 
@@ -39,9 +42,12 @@ pub(super) fn centres(cpu: Cpu, points: Points<'_>, classes: &[u32], count: usiz
         Centres { rows: vec![0.0; start.len() * points.vectors.stride], bias: vec![0.0; start.len()] };
     let own: Vec<u32> = (0..start.len() as u32).collect();
     centres.move_to(points, &start, &own);
-    for _ in 0..rounds {
+    for round in 0..rounds {
         let nearest = nearest(cpu, points, classes, &centres);
         centres.move_to(points, classes, &nearest);
+        if round < rounds / 2 {
+            centres.even_out(points, classes, &nearest);
+        }
     }
     centres
 }
@@ -79,6 +85,36 @@ fn largest(numbers: &[f32]) -> u32 {
 }
 
 impl Centres {
+    /// Moves the centres with the fewest points to points of those with the most: started
+    /// at random, some places have two centres and others share one, and there they stay.
+    fn even_out(&mut self, points: Points<'_>, classes: &[u32], centre_of: &[u32]) {
+        let mut members = vec![Vec::new(); self.bias.len()];
+        for (&class, &centre) in classes.iter().zip(centre_of) {
+            members[centre as usize].push(class);
+        }
+        let mut by_size: Vec<usize> = (0..members.len()).collect();
+        by_size.sort_unstable_by_key(|&centre| (members[centre].len(), centre));
+        let pairs = by_size.iter().zip(by_size.iter().rev()).take(members.len() / 2);
+        for (&small, &large) in pairs {
+            if members[large].len() < UNEVEN_TIMES * members[small].len().max(1) {
+                break;
+            }
+            // Points are in the order of classes, which says nothing of where they are.
+            let class = members[large][members[large].len() / 2];
+            self.put(points, small, class);
+        }
+    }
+
+    /// Puts a centre where a class is.
+    fn put(&mut self, points: Points<'_>, centre: usize, class: u32) {
+        let bias = points.bias[class as usize];
+        let row = &mut self.rows[centre * points.vectors.stride..][..points.vectors.stride];
+        points.vectors.copy_row(class as usize, row);
+        let scale = inverse_length(row, bias);
+        row.iter_mut().for_each(|x| *x *= scale);
+        self.bias[centre] = scale * bias;
+    }
+
     /// Moves each centre to the direction of the points that belong to it; one without a
     /// point stays where it is.
     fn move_to(&mut self, points: Points<'_>, classes: &[u32], centre_of: &[u32]) {
@@ -108,4 +144,38 @@ impl Centres {
 fn inverse_length(row: &[f32], bias: f32) -> f32 {
     let squares = row.iter().map(|x| x * x).sum::<f32>() + bias * bias;
     if squares > f32::MIN_POSITIVE && squares.is_finite() { 1.0 / squares.sqrt() } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As many centres as places, but started at random: a third of the places start
+    /// without one.
+    #[test]
+    fn every_place_gets_a_centre_of_its_own() {
+        let (places, of_each, width) = (60u64, 30u64, 32usize);
+        let number = |a: u64, b: u64| (mix(5, Stream::Data, a, b) % 2001) as f32 / 1000.0 - 1.0;
+        let class =
+            |i: u64| (0..width as u64).map(move |j| number(i % places, j) + 0.1 * number(1000 + i, j));
+        let vectors: Vec<f32> = (0..places * of_each).flat_map(class).collect();
+        let bias = vec![0.0; (places * of_each) as usize];
+        let points = Points { vectors: RowsView::f32(&vectors, width), bias: &bias };
+        let all: Vec<u32> = (0..(places * of_each) as u32).collect();
+        let cpu = Cpu::detect();
+        let centres = centres(cpu, points, &all, places as usize, 6);
+        let nearest = nearest(cpu, points, &all, &centres);
+        let mut of_centre = vec![std::collections::BTreeSet::new(); places as usize];
+        nearest.iter().zip(&all).for_each(|(&centre, &class)| {
+            of_centre[centre as usize].insert(u64::from(class) % places);
+        });
+        let alone = of_centre.iter().filter(|places| places.len() == 1).count();
+        assert!(alone >= 55, "{alone} of {places} places have a centre of their own");
+    }
+
+    #[test]
+    fn the_first_of_equals_is_the_largest() {
+        assert_eq!(largest(&[1.0, 3.0, 3.0, f32::NAN]), 1);
+        assert_eq!(largest(&[-2.0]), 0);
+    }
 }

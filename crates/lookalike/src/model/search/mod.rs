@@ -30,6 +30,8 @@ pub struct SearchIndex {
     pub effort: usize,
     /// The share of the best classes that were found with it, measured then.
     pub recall: f32,
+    /// By class: its place among those of the clusters.
+    places: Vec<u32>,
     /// Of the sparse part; made on first use.
     strong: OnceLock<StrongClasses>,
 }
@@ -44,7 +46,16 @@ impl SearchIndex {
 
     /// From what was saved.
     pub fn from_parts(clusters: Clusters, effort: usize, recall: f32) -> Self {
-        Self { clusters, effort, recall, strong: OnceLock::new() }
+        let mut places = vec![0; clusters.num_classes()];
+        (0..).zip(&clusters.members).for_each(|(place, &class)| places[class as usize] = place);
+        Self { clusters, effort, recall, places, strong: OnceLock::new() }
+    }
+
+    /// Adds to `scores` about what some classes score for the embedding that clusters were
+    /// last visited for.
+    pub fn score_also(&self, cpu: Cpu, classes: &[u32], scratch: &ClusterScratch, scores: &mut Vec<f32>) {
+        let place = |&class: &u32| self.places[class as usize] as usize;
+        self.clusters.classes.score_each(cpu, &scratch.query, classes.iter().map(place), scores);
     }
 
     /// The classes that weigh each feature most.

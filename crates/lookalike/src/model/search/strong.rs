@@ -100,3 +100,61 @@ impl StrongClasses {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::SparseStart;
+
+    /// Class `c` weighs feature 0 by `c`, and one of features 1 to 60 by 1.
+    fn lists(classes: usize) -> StrongClasses {
+        let rows = (0..classes as u32).flat_map(|class| [0, 1 + class % 60]);
+        let weights = (0..classes).flat_map(|class| [class as f32, 1.0]);
+        let (lengths, start) = (vec![2; classes], (1.0, SparseStart::Centroid));
+        let part = SparsePart::from_parts(&lengths, rows.collect(), weights.collect(), start, &[]);
+        StrongClasses::new(&part, 61)
+    }
+
+    fn met(lists: &StrongClasses, query: (&[u32], &[f32]), classes: usize, additions: usize) -> Vec<u32> {
+        let mut scratch = StrongScratch::default();
+        lists.walk(query, 2.0, classes, additions, &mut scratch);
+        let mut met = scratch.met().to_vec();
+        met.sort_unstable();
+        met
+    }
+
+    #[test]
+    fn a_list_holds_the_largest_weights_and_is_walked_from_the_largest() {
+        let classes = LIST_MAX + 100;
+        let lists = lists(classes);
+        let all = met(&lists, (&[0], &[1.0]), classes, usize::MAX);
+        assert_eq!(all, (100..classes as u32).collect::<Vec<_>>());
+        let some = met(&lists, (&[0], &[1.0]), classes, 3);
+        assert_eq!(some, [classes as u32 - 3, classes as u32 - 2, classes as u32 - 1]);
+        // Additions are shared out among the features.
+        assert_eq!(met(&lists, (&[0, 1], &[1.0, 1.0]), classes, 4).len(), 4);
+        assert_eq!(met(&lists, (&[0, 1], &[1.0, 1.0]), classes, 3).len(), 4);
+    }
+
+    #[test]
+    fn sums_are_those_of_the_strongest_features_and_of_one_query_alone() {
+        let (classes, lists) = (300, lists(300));
+        let mut scratch = StrongScratch::default();
+        lists.walk((&[0, 7], &[0.5, -3.0]), 2.0, classes, usize::MAX, &mut scratch);
+        for class in 0..classes as u32 {
+            let of_seven = if class % 60 == 6 { -6.0 } else { 0.0 };
+            assert_eq!(scratch.sum(class), class as f32 + of_seven, "class {class}");
+        }
+        // Feature 0 is the weakest of more than are asked.
+        let ids: Vec<u32> = (0..=FEATURES_MAX as u32).collect();
+        let values: Vec<f32> = ids.iter().map(|&id| 0.5 + id as f32).collect();
+        lists.walk((&ids, &values), 1.0, classes, usize::MAX, &mut scratch);
+        for class in 0..classes as u32 {
+            let feature = 1 + class % 60;
+            let expected = if feature <= FEATURES_MAX as u32 { 0.5 + feature as f32 } else { 0.0 };
+            assert_eq!(scratch.sum(class), expected, "class {class}");
+        }
+        lists.walk((&[], &[]), 1.0, classes, usize::MAX, &mut scratch);
+        assert!((0..classes as u32).all(|class| scratch.sum(class) == 0.0) && scratch.met().is_empty());
+    }
+}
