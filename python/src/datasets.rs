@@ -77,9 +77,12 @@ pub(crate) fn read_texts(
             with_labels,
         };
         let mut all: Vec<Record> = Vec::new();
-        TextFile::open(&path, &options)?
-            .for_each_group(|records| records, |group| all.extend(group.into_iter().flatten()))?;
-        Ok::<_, TextError>(all)
+        let take = |group: Vec<Vec<Record>>| {
+            all.extend(group.into_iter().flatten());
+            Ok::<_, TextError>(())
+        };
+        TextFile::open(&path, &options)?.for_each_group(|records| records, take)?;
+        Ok(all)
     };
     let records = py.detach(|| pool.install(read)).map_err(|e| error::text(&e))?;
     Ok(records.into_iter().map(|record| (record.text, record.labels)).unzip())

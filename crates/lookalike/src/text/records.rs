@@ -252,13 +252,13 @@ impl TextFile {
     /// sizes of chunks and groups depend on the file alone. While a group is
     /// worked on, the next one is read.
     ///
-    /// Stops at the first error in the order of the file; `take` may have seen
-    /// earlier groups by then.
-    pub fn for_each_group<T: Send>(
+    /// Stops at the first error in the order of the file, or of `take`, which may
+    /// have seen earlier groups by then.
+    pub fn for_each_group<T: Send, E: From<TextError>>(
         &self,
         work: impl Fn(Vec<Record>) -> T + Sync,
-        mut take: impl FnMut(Vec<T>),
-    ) -> Result<(), TextError> {
+        mut take: impl FnMut(Vec<T>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let file = self.name();
         let mut chunks = Chunks::new(&self.source, self.layout.framing())?;
         let mut group = chunks.next_group()?;
@@ -266,7 +266,7 @@ impl TextFile {
             let parse = |chunk: &Chunk| self.layout.parse(chunk, &file).map(&work);
             let (next, done) =
                 rayon::join(|| chunks.next_group(), || group.par_iter().map(parse).collect::<Vec<_>>());
-            take(done.into_iter().collect::<Result<_, _>>()?);
+            take(done.into_iter().collect::<Result<_, _>>()?)?;
             group = next?;
         }
         Ok(())
@@ -320,7 +320,11 @@ mod tests {
         let content: String = (0..60_000).map(|i| format!("text number {i}\tlabel{i}\n")).collect();
         let file = TextFile::from_bytes("memory", content.as_bytes(), &ReadOptions::default()).unwrap();
         let mut grouped = Vec::new();
-        file.for_each_group(|records| records, |group| grouped.extend(group.into_iter().flatten())).unwrap();
+        let take = |group: Vec<Vec<Record>>| {
+            grouped.extend(group.into_iter().flatten());
+            Ok::<(), TextError>(())
+        };
+        file.for_each_group(|records| records, take).unwrap();
         let streamed: Vec<Record> = file.records().unwrap().map(Result::unwrap).collect();
         assert_eq!(grouped.len(), 60_000);
         assert_eq!(grouped, streamed);
