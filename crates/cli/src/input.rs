@@ -4,6 +4,7 @@
 //! a `.npy` matrix, or text. What it is is told from its content; see [`kind`].
 //! A model trained from text always reads text, one trained from numbers never.
 
+mod blocks;
 mod kind;
 mod stream;
 mod vocabulary;
@@ -21,6 +22,7 @@ use lookalike_report::human;
 
 use crate::exit::usage;
 use crate::output::inform;
+pub(crate) use blocks::TrainingBlocks;
 use kind::{InputFormat, Kind, Opened};
 pub(crate) use stream::{stream, stream_records, stream_rows};
 pub(crate) use vocabulary::{TextArguments, TextSettings};
@@ -146,6 +148,13 @@ impl<'a> From<&'a Model> for Target<'a> {
     }
 }
 
+impl<'a> From<&'a TextPipeline> for Target<'a> {
+    fn from(text: &'a TextPipeline) -> Self {
+        let (num_features, num_classes) = (text.vectoriser.num_features(), text.names.len());
+        Self { num_features, num_classes, text: Some(text), names: None }
+    }
+}
+
 impl<'a> From<&'a Input> for Target<'a> {
     fn from(input: &'a Input) -> Self {
         let Examples { num_features, num_classes, .. } = input.view();
@@ -174,11 +183,6 @@ impl Input {
     /// features, and the names of labels without text.
     pub(crate) fn take_learnt(&mut self) -> (Option<TextPipeline>, Option<LabelNames>) {
         (self.text.take(), self.names.take())
-    }
-
-    /// How its texts became features, if they were texts.
-    pub(crate) fn pipeline(&self) -> Option<&TextPipeline> {
-        self.text.as_ref()
     }
 
     /// The name of a class, where classes have names.
@@ -255,13 +259,7 @@ fn training_examples(
             understood.warnings.iter().for_each(|warning| inform!("{}: {warning}", path.display()));
             let TextDataset { dataset, vectoriser, names, report } = text::fit_dataset(&file, options)?;
             check_names(path, &names, &report)?;
-            if dataset.num_features == 0 {
-                return Err(usage(format!(
-                    "{}: no n-gram occurs in {} texts or more; give more texts, or a smaller --min-documents",
-                    path.display(),
-                    options.min_documents
-                )));
-            }
+            check_features(path, dataset.num_features, options)?;
             let text = Some(TextPipeline { vectoriser, names });
             Ok(Input { text, understood: understood.lines, ..Input::new(dataset, report) })
         }
@@ -420,6 +418,17 @@ fn check_names(path: &Path, names: &LabelNames, report: &Report) -> anyhow::Resu
             Ok(())
         }
     }
+}
+
+fn check_features(path: &Path, num_features: usize, options: &TextOptions) -> anyhow::Result<()> {
+    if num_features > 0 {
+        return Ok(());
+    }
+    Err(usage(format!(
+        "{}: no n-gram occurs in {} texts or more; give more texts, or a smaller --min-documents",
+        path.display(),
+        options.min_documents
+    )))
 }
 
 fn warn(path: &Path, report: &Report) {

@@ -3,6 +3,7 @@
 //! On a terminal: a bar with loss, examples a second, time left and the latest
 //! P@1. Elsewhere: one plain line an interval, so that a log stays readable.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{BufWriter, IsTerminal, Write};
 use std::path::Path;
@@ -24,6 +25,42 @@ use crate::signals;
 const PLAIN_INTERVAL: Duration = Duration::from_secs(10);
 /// Steps between two entries of the log.
 const LOG_INTERVAL: u64 = 20;
+
+/// Shows how far a command has come that reads or writes many examples.
+pub(crate) struct Counting {
+    bar: ProgressBar,
+    what: &'static str,
+    last: Cell<Instant>,
+}
+
+impl Counting {
+    /// Counts what the words name.
+    pub(crate) fn of(what: &'static str) -> Self {
+        // On anything but a terminal nothing is drawn.
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(5));
+        let style = ProgressStyle::with_template("{msg}  {elapsed}");
+        bar.set_style(style.unwrap_or(ProgressStyle::default_spinner()));
+        Self { bar, what, last: Cell::new(Instant::now()) }
+    }
+
+    /// So many are done.
+    pub(crate) fn tell(&self, count: u64) {
+        let text = || format!("{} {}", human::count(count), self.what);
+        if !self.bar.is_hidden() {
+            self.bar.set_message(text());
+            self.bar.tick();
+        } else if self.last.get().elapsed() >= PLAIN_INTERVAL {
+            self.last.set(Instant::now());
+            inform!("{}", text());
+        }
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
 
 /// Shows a run and writes its logs.
 pub(crate) struct RunProgress {

@@ -1,5 +1,7 @@
 //! `lookalike data …`: look at, split, even out, generate, pack and vectorise data sets.
 
+mod streamed;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -12,10 +14,9 @@ use lookalike::data::stats::Stats;
 use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::data::uniform::{UniformOptions, UniformPlan};
 use lookalike::data::write::atomically;
-use lookalike::data::{Examples, write_packed, write_text};
+use lookalike::data::{Examples, write_text};
 use lookalike::text::{Record, TextFile};
 
-use crate::exit::usage;
 use crate::input::{self, Content, Input, ReadArguments, TextArguments, TextSettings, WeightArguments};
 use crate::output::inform;
 
@@ -170,7 +171,8 @@ pub(crate) struct SynthArgs {
 
 /// Write a data set in the packed binary format, which opens at once.
 ///
-/// Every command reads packed files wherever it reads text.
+/// Every command reads packed files wherever it reads text. Memory does not grow with the
+/// file; a matrix is held, and so is text that comes through a pipe, since it is read twice.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -218,8 +220,8 @@ pub(crate) fn run(command: DataCommand) -> Result<()> {
         DataCommand::Split(args) => run_split(&args),
         DataCommand::Uniform(args) => run_uniform(&args),
         DataCommand::Synth(args) => run_synth(&args),
-        DataCommand::Pack(args) => run_pack(&args),
-        DataCommand::Vectorise(args) => run_vectorise(&args),
+        DataCommand::Pack(args) => streamed::run_pack(&args),
+        DataCommand::Vectorise(args) => streamed::run_vectorise(&args),
     }
 }
 
@@ -261,25 +263,6 @@ fn split_text(args: &SplitArgs, size: TestSize, file: &TextFile) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-fn run_vectorise(args: &VectoriseArgs) -> Result<()> {
-    let inputs: Vec<&Path> =
-        [Some(&args.file), args.test.as_ref()].into_iter().flatten().map(|p| p.as_path()).collect();
-    let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt"], &inputs)?;
-    let mut settings = TextSettings::default();
-    args.text.apply(&mut settings);
-    let train =
-        input::for_training(&args.file, &settings.options(), &args.read, &WeightArguments::default())?;
-    let Some(pipeline) = train.pipeline() else {
-        return Err(usage(format!("{}: these are numbers already, no text", args.file.display())));
-    };
-    let test = args.test.as_ref().map(|path| input::for_model(path, &train, &args.read)).transpose()?;
-    outputs.write_text(0, train.view())?;
-    if let Some(test) = test {
-        outputs.write_text(1, test.view())?;
-    }
-    Ok(pipeline.save(&args.out)?)
 }
 
 fn run_uniform(args: &UniformArgs) -> Result<()> {
@@ -327,14 +310,6 @@ fn run_synth(args: &SynthArgs) -> Result<()> {
     })?;
     outputs.write_text(0, train.view())?;
     outputs.write_text(1, test.view())
-}
-
-fn run_pack(args: &PackArgs) -> Result<()> {
-    refuse_to_overwrite(&args.out, &[&args.file])?;
-    let source = load(&args.file, &args.read)?;
-    write_packed(&args.out, source.view())?;
-    report_written(&args.out, source.view());
-    Ok(())
 }
 
 /// Reads a data set of any format, text with the features that `train` gives it by

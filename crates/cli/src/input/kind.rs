@@ -65,7 +65,7 @@ impl InputFormat {
 }
 
 /// Bytes that decide what a file is.
-const HEAD_BYTES: u64 = 64 << 10;
+pub(super) const HEAD_BYTES: u64 = 64 << 10;
 /// Lines that are asked whether they are rows of numbers.
 const HEAD_LINES: usize = 16;
 

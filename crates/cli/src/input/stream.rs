@@ -6,12 +6,12 @@ use std::path::Path;
 
 use lookalike::data::open::STDIN;
 use lookalike::data::packed::MAGIC;
-use lookalike::data::xc::FIRST_ERRORS_MAX;
 use lookalike::data::{Blocks, Examples, ReadReport};
 use lookalike::model::Model;
 use lookalike::text::{Record, RecordBlocks, TextBlocks};
 use lookalike_report::human;
 
+use super::blocks::add;
 use super::kind::{self, Kind};
 use super::{ReadArguments, Target, for_model, matrix_to_predict, tell, tell_skipped};
 use crate::output::inform;
@@ -72,10 +72,7 @@ fn stream_numbers(
     for block in Blocks::open(path, &read.of_numbers(Some(target)))? {
         let (data, report) = block?;
         use_block(&data.view())?;
-        total.bad_rows += report.bad_rows;
-        let room = FIRST_ERRORS_MAX - total.first_errors.len();
-        total.first_errors.extend(report.first_errors.into_iter().take(room));
-        total.notes.extend(report.notes);
+        add(&mut total, report);
     }
     tell(path, &total);
     Ok(())

@@ -14,6 +14,7 @@ mod further;
 mod interruption;
 mod names;
 mod outputs;
+mod packing;
 mod search;
 mod serve;
 mod settings;

@@ -129,6 +129,22 @@ impl Folder {
         Done::new(command.output().expect("sh runs"))
     }
 
+    /// Runs where heap and stacks may take no more than so many kilobytes; mapped files and
+    /// the code do not count.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn run_with_little_data(&self, line: &str, kilobytes: usize) -> Done {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("ulimit -d {kilobytes}; exec \"$0\" \"$@\"")])
+            .arg(env!("CARGO_BIN_EXE_lookalike"))
+            .args(words(line))
+            // Stacks count, and are as many as threads.
+            .env("RAYON_NUM_THREADS", "2")
+            .current_dir(self.folder.path())
+            .stdin(Stdio::null());
+        Done::new(command.output().expect("sh runs"))
+    }
+
     /// Runs what must succeed.
     #[track_caller]
     pub(crate) fn succeed(&self, line: &str) -> Done {

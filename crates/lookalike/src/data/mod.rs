@@ -27,7 +27,7 @@ pub use blocks::Blocks;
 pub use error::DataError;
 pub use examples::{Dataset, Examples};
 pub use fingerprint::DataFingerprint;
-pub use packed::{Packed, write_packed};
+pub use packed::{Packed, PackedWriter, write_packed};
 pub use source::Source;
 pub use write::write_text;
 pub use xc::{ReadOptions, ReadReport};

@@ -42,6 +42,12 @@ impl Input {
         Ok(Self { name, content: Content::Read(bytes) })
     }
 
+    /// Reads what was opened already to its end.
+    pub fn of(name: String, plain: Plain) -> Result<Self, DataError> {
+        let bytes = ByteStream::of(name.clone(), plain).read_to_end()?;
+        Ok(Self { name, content: Content::Read(bytes) })
+    }
+
     /// The decompressed bytes.
     pub fn bytes(&self) -> &[u8] {
         match &self.content {
@@ -51,7 +57,8 @@ impl Input {
     }
 }
 
-fn display_name(path: &Path) -> String {
+/// What a path is called in messages.
+pub fn display_name(path: &Path) -> String {
     if path == Path::new(STDIN) { "<stdin>".to_owned() } else { path.display().to_string() }
 }
 
@@ -75,8 +82,12 @@ impl ByteStream {
     pub(crate) fn open(path: &Path) -> Result<Self, DataError> {
         let name = display_name(path);
         let unreadable = |reason| DataError::Unreadable { file: name.clone(), reason };
-        let Plain { compression, reader } = Plain::open(path).map_err(unreadable)?;
-        Ok(Self { name, compression, reader, block: vec![0; 1 << 20], lines: 0, line_bytes: 0 })
+        let plain = Plain::open(path).map_err(unreadable)?;
+        Ok(Self::of(name, plain))
+    }
+
+    pub(crate) fn of(name: String, Plain { compression, reader }: Plain) -> Self {
+        Self { name, compression, reader, block: vec![0; 1 << 20], lines: 0, line_bytes: 0 }
     }
 
     /// Appends what one read gives to `text`; false at the end. Of a line that

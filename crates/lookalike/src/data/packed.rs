@@ -25,6 +25,8 @@
 //! process may have, is read into memory, so that others may do with it what they like; a
 //! larger one is mapped, and must be left alone while it is used.
 
+mod blocks;
+
 use std::io::{self, Write};
 use std::ops::Range;
 use std::path::Path;
@@ -35,6 +37,7 @@ use rayon::prelude::*;
 use super::error::{DataError, ID_LIMIT, PackedProblem};
 use super::write::atomically;
 use super::{Examples, ReadOptions};
+pub use blocks::PackedWriter;
 
 /// The first bytes of every packed file.
 pub const MAGIC: &[u8; 8] = b"LOOKPACK";
@@ -58,7 +61,7 @@ const SECTIONS: [&str; 5] =
 const _: () = assert!(cfg!(target_endian = "little"), "packed files need a little-endian machine");
 
 /// How many of everything: the part of the header that the rest follows from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct PackedCounts {
     examples: u64,
     feature_entries: u64,
@@ -82,6 +85,18 @@ impl PackedCounts {
             at = end.checked_next_multiple_of(ALIGNMENT)?;
         }
         Some((sections, at))
+    }
+
+    /// The first bytes of a file with these checksums of its sections.
+    fn header(&self, checksums: [u32; 5]) -> [u64; HEADER_WORDS] {
+        let mut header = [0u64; HEADER_WORDS];
+        header[0] = u64::from_le_bytes(*MAGIC);
+        header[1] = VERSION;
+        let Self { examples, feature_entries, label_entries, features, classes } = *self;
+        header[2..7].copy_from_slice(&[examples, feature_entries, label_entries, features, classes]);
+        header[7..12].copy_from_slice(&checksums.map(u64::from));
+        header[15] = crc32fast::hash(bytemuck::cast_slice(&header[..HEADER_WORDS - 1])).into();
+        header
     }
 }
 
@@ -210,8 +225,13 @@ impl Packed {
     }
 }
 
-/// CRC-32 of many bytes, by pieces in parallel.
+/// CRC-32 of many bytes.
 fn checksum(bytes: &[u8]) -> u32 {
+    hasher(bytes).finalize()
+}
+
+/// The hasher that has seen these bytes, by pieces in parallel.
+fn hasher(bytes: &[u8]) -> crc32fast::Hasher {
     const PIECE: usize = 4 << 20;
     let pieces: Vec<crc32fast::Hasher> = bytes
         .par_chunks(PIECE)
@@ -223,7 +243,7 @@ fn checksum(bytes: &[u8]) -> u32 {
         .collect();
     let mut all = crc32fast::Hasher::new();
     pieces.iter().for_each(|piece| all.combine(piece));
-    all.finalize()
+    all
 }
 
 fn read_header(bytes: &[u8]) -> Result<(PackedCounts, [u64; 5]), PackedProblem> {
@@ -269,25 +289,26 @@ pub fn to_packed(examples: Examples<'_>, out: &mut impl Write) -> io::Result<()>
         bytemuck::cast_slice(examples.label_offsets),
         bytemuck::cast_slice(examples.label_ids),
     ];
-    let mut header = [0u64; HEADER_WORDS];
-    header[0] = u64::from_le_bytes(*MAGIC);
-    header[1] = VERSION;
-    header[2] = examples.len() as u64;
-    header[3] = examples.feature_ids.len() as u64;
-    header[4] = examples.label_ids.len() as u64;
-    header[5] = examples.num_features as u64;
-    header[6] = examples.num_classes as u64;
-    for (word, section) in header[7..12].iter_mut().zip(sections) {
-        *word = crc32fast::hash(section).into();
-    }
-    header[15] = crc32fast::hash(bytemuck::cast_slice(&header[..HEADER_WORDS - 1])).into();
-    out.write_all(bytemuck::cast_slice(&header))?;
+    let counts = PackedCounts {
+        examples: examples.len() as u64,
+        feature_entries: examples.feature_ids.len() as u64,
+        label_entries: examples.label_ids.len() as u64,
+        features: examples.num_features as u64,
+        classes: examples.num_classes as u64,
+    };
+    out.write_all(bytemuck::cast_slice(&counts.header(sections.map(checksum))))?;
     for section in sections {
         out.write_all(section)?;
-        let padding = section.len().next_multiple_of(ALIGNMENT) - section.len();
-        out.write_all(&[0; ALIGNMENT][..padding])?;
+        out.write_all(padding(section.len() as u64))?;
     }
     Ok(())
+}
+
+/// The zeroes behind a section of this length.
+fn padding(length: u64) -> &'static [u8] {
+    const ZEROES: &[u8] = &[0; ALIGNMENT];
+    let missing = length.next_multiple_of(ALIGNMENT as u64) - length;
+    &ZEROES[..missing as usize]
 }
 
 #[cfg(test)]

@@ -57,6 +57,20 @@ fn by_renaming(
     disk::sync_folder(folder)
 }
 
+/// A file without a name, to grow what will be at `path`: on the same disk, or where what
+/// is there takes bytes as they come, in the system's folder for such files.
+pub(super) fn scratch_file(path: &Path) -> Result<File, DataError> {
+    let make = || {
+        if is_stream(path) {
+            return tempfile::tempfile();
+        }
+        let path = &follow_links(path)?;
+        disk::may(Operation::Create, path, 0)?;
+        tempfile::tempfile_in(folder_of(path))
+    };
+    make().map_err(unwritable(path))
+}
+
 fn directly(path: &Path, fill: impl FnOnce(&mut BufWriter<Writer<'_>>) -> io::Result<()>) -> io::Result<()> {
     // At the end, where standard output goes to a file.
     let file = File::options().append(true).open(path)?;
@@ -78,7 +92,21 @@ pub fn write_text(path: &Path, examples: Examples<'_>) -> Result<(), DataError> 
 
 /// The text of [`write_text`], to any writer.
 pub fn to_text(examples: Examples<'_>, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{} {} {}", examples.len(), examples.num_features, examples.num_classes)?;
+    text_header(examples.len() as u64, (examples.num_features, examples.num_classes), out)?;
+    text_rows(examples, out)
+}
+
+/// The first line of a file of so many examples, of these numbers of features and classes.
+pub fn text_header(
+    examples: u64,
+    (features, classes): (usize, usize),
+    out: &mut impl Write,
+) -> io::Result<()> {
+    writeln!(out, "{examples} {features} {classes}")
+}
+
+/// The lines of some examples.
+pub fn text_rows(examples: Examples<'_>, out: &mut impl Write) -> io::Result<()> {
     let starts: Vec<usize> = (0..examples.len()).step_by(BLOCK).collect();
     for starts in starts.chunks(BLOCKS_AT_ONCE) {
         let blocks: Vec<Vec<u8>> = starts

@@ -134,6 +134,13 @@ impl Header {
         Ok(Some(Self { examples, features, classes, end: next_line }))
     }
 
+    /// What to say of a file with more rows than this, before its end is known.
+    pub(super) fn too_many(&self, file: &str) -> DataError {
+        let place = Place { file: file.into(), line: self.examples + 2, column: 1 };
+        let found = format!("example {} and others", self.examples + 1);
+        DataError::RowCount { place, found, declared: self.examples }
+    }
+
     /// How many empty lines at the end are examples, if the rest fits. `end` is
     /// where the file ends.
     pub(super) fn check_row_count(&self, end: Place, rows: u64, empty_at_end: u64) -> Result<u64, DataError> {
@@ -256,6 +263,11 @@ impl Rows {
             at = next_line;
         }
         Self { pieces: vec![data], bad_rows, faults }
+    }
+
+    /// Rows that are all good.
+    pub(super) fn of(data: Dataset) -> Self {
+        Self { pieces: vec![data], bad_rows: 0, faults: Vec::new() }
     }
 
     pub(super) fn count(&self) -> u64 {

@@ -1,7 +1,9 @@
 //! A whole file: from records to a [`Dataset`], with what was learnt on the way.
 
 use super::fit::{self, Fit};
-use super::{LabelNames, Record, Scratch, SkippedRows, TextError, TextFile, TextOptions, Vectoriser};
+use super::{
+    LabelNames, Record, Scratch, SkippedRows, TextError, TextFile, TextOptions, TextPipeline, Vectoriser,
+};
 use crate::data::Dataset;
 
 /// What a file held that its owner may want to know. Lines are those of the
@@ -131,31 +133,76 @@ pub struct TextDataset {
     pub report: Report,
 }
 
+/// What was learnt from a file: how its texts become features, and the names of its labels.
+#[derive(Clone, Debug)]
+pub struct Learnt {
+    /// Both ends of a model.
+    pub pipeline: TextPipeline,
+    /// See [`Report::forgotten_documents`].
+    pub forgotten_documents: u32,
+}
+
+impl Learnt {
+    /// The first pass: learns vocabulary and label names. `tell` hears after every group of
+    /// texts how many have been counted.
+    ///
+    /// Memory: a group of chunks, the distinct n-grams met (about
+    /// [`table_limit`](TextOptions::table_limit) of them at most) and the distinct labels.
+    pub fn of(file: &TextFile, options: &TextOptions, mut tell: impl FnMut(u64)) -> Result<Self, TextError> {
+        let mut fit = Fit::new(options)?;
+        let mut labels = std::collections::BTreeSet::new();
+        file.for_each_group(
+            |records| {
+                let counts = fit::count(&records, options);
+                let mut labels: Vec<String> = records.into_iter().flat_map(|r| r.labels).collect();
+                labels.sort_unstable();
+                labels.dedup();
+                (counts, labels)
+            },
+            |group| {
+                let (counts, names): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+                fit.add(&counts);
+                for name in names.into_iter().flatten() {
+                    labels.insert(name);
+                }
+                tell(fit.documents());
+                Ok::<(), TextError>(())
+            },
+        )?;
+        let forgotten_documents = fit.forgotten();
+        let vectoriser = fit.finish()?;
+        let names = LabelNames::new(labels.iter().map(String::as_str))?;
+        Ok(Self { pipeline: TextPipeline { vectoriser, names }, forgotten_documents })
+    }
+
+    /// The second pass over the same file: gives its examples to `take`, a block at a time.
+    /// Memory: a group of chunks and its examples.
+    pub fn for_each_block<E: From<TextError>>(
+        &self,
+        file: &TextFile,
+        mut take: impl FnMut(Dataset) -> Result<(), E>,
+    ) -> Result<Report, E> {
+        let TextPipeline { vectoriser, names } = &self.pipeline;
+        let mut unseen_labels = 0;
+        let mut report = transform_blocks(file, vectoriser, names, |block, noted| {
+            unseen_labels += noted.unseen_labels_total();
+            // One a text: what nobody asks for must not grow with the file.
+            noted.unseen_labels.clear();
+            take(block)
+        })?;
+        if unseen_labels > 0 || report.examples != vectoriser.num_documents() {
+            return Err(TextError::Changed { file: file.name() }.into());
+        }
+        report.forgotten_documents = self.forgotten_documents;
+        Ok(report)
+    }
+}
+
 /// Learns vocabulary and label names from a file, and turns it into examples.
 /// Reads the file twice.
 pub fn fit_dataset(file: &TextFile, options: &TextOptions) -> Result<TextDataset, TextError> {
-    let mut fit = Fit::new(options)?;
-    let mut labels = std::collections::BTreeSet::new();
-    file.for_each_group(
-        |records| {
-            let counts = fit::count(&records, options);
-            let mut labels: Vec<String> = records.into_iter().flat_map(|r| r.labels).collect();
-            labels.sort_unstable();
-            labels.dedup();
-            (counts, labels)
-        },
-        |group| {
-            let (counts, names): (Vec<_>, Vec<_>) = group.into_iter().unzip();
-            fit.add(&counts);
-            for name in names.into_iter().flatten() {
-                labels.insert(name);
-            }
-        },
-    )?;
-    let forgotten_documents = fit.forgotten();
-    let vectoriser = fit.finish()?;
-    let names = LabelNames::new(labels.iter().map(String::as_str))?;
-    drop(labels);
+    let Learnt { pipeline: TextPipeline { vectoriser, names }, forgotten_documents } =
+        Learnt::of(file, options, |_| ())?;
     let (dataset, report) = transform_dataset(file, &vectoriser, &names)?;
     let report = Report { forgotten_documents, ..report };
     Ok(TextDataset { dataset, vectoriser, names, report })
@@ -169,28 +216,43 @@ pub fn transform_dataset(
     vectoriser: &Vectoriser,
     names: &LabelNames,
 ) -> Result<(Dataset, Report), TextError> {
+    let mut dataset = Dataset::empty(vectoriser.num_features(), names.len());
+    let report = transform_blocks(file, vectoriser, names, |part, _| {
+        append(&mut dataset, part);
+        Ok::<(), TextError>(())
+    })?;
+    Ok((dataset, report))
+}
+
+/// Gives the examples of a file to `take`, a block at a time, each with its own report,
+/// which is then added to that of the whole.
+fn transform_blocks<E: From<TextError>>(
+    file: &TextFile,
+    vectoriser: &Vectoriser,
+    names: &LabelNames,
+    mut take: impl FnMut(Dataset, &mut Report) -> Result<(), E>,
+) -> Result<Report, E> {
     let empty = || Dataset::empty(vectoriser.num_features(), names.len());
-    let mut dataset = empty();
     let mut report = Report { labels: names.len(), ..Default::default() };
-    report.skipped = file.for_each_group(
-        |records| transform_records(&records, vectoriser, names, (empty(), file.has_weights())),
-        |group| {
-            for (part, noted) in group {
-                append(&mut dataset, part);
-                report.append(noted);
-            }
-        },
-    )?;
+    let work =
+        |records: Vec<Record>| transform_records(&records, vectoriser, names, (empty(), file.has_weights()));
+    let skipped = file.for_each_group(work, |group| -> Result<(), E> {
+        for (part, mut noted) in group {
+            take(part, &mut noted)?;
+            report.append(noted);
+        }
+        Ok(())
+    })?;
+    report.skipped = skipped;
     if report.examples == 0 {
         if let Some(first) = report.skipped.first_errors.first() {
             let (file, rows) = (file.name(), report.skipped.rows);
-            return Err(TextError::Options(format!(
-                "{file}: none of its {rows} rows can be read; the first: {first}"
-            )));
+            let message = format!("{file}: none of its {rows} rows can be read; the first: {first}");
+            return Err(TextError::Options(message).into());
         }
-        return Err(TextError::NoRecord { file: file.name() });
+        return Err(TextError::NoRecord { file: file.name() }.into());
     }
-    Ok((dataset, report))
+    Ok(report)
 }
 
 fn transform_records(

@@ -35,6 +35,12 @@ pub enum TextError {
         /// The file.
         file: String,
     },
+    /// Between two passes over a file it became another one.
+    #[error("{file}: the file was changed while it was read; leave it alone until this is done")]
+    Changed {
+        /// The file.
+        file: String,
+    },
     /// A column asked for by name is not in the header.
     #[error(
         "{file}:{line}: no column is called {wanted:?}; the header has {found}; \

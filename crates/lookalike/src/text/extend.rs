@@ -41,6 +41,7 @@ pub fn extend_dataset(
                     unseen.push(name);
                 }
             }
+            Ok::<(), TextError>(())
         },
     )?;
     let forgotten_documents = fit.forgotten();

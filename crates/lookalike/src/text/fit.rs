@@ -144,6 +144,11 @@ impl Fit {
         }
     }
 
+    /// Texts so far.
+    pub(super) fn documents(&self) -> u64 {
+        self.documents
+    }
+
     /// N-grams seen in at most so many texts were forgotten while counting; 0 if
     /// the counts are exact.
     pub(super) fn forgotten(&self) -> u32 {

@@ -7,9 +7,10 @@
 //!                 (delimited, json_lines, fasttext)  names: label name ↔ label id
 //! ```
 //!
-//! A file is read twice: once to count n-grams and labels ([`fit_dataset`]),
-//! once to turn each text into a row. Both passes stream: what is in memory is
-//! a few chunks of text, the n-gram table and the rows made so far. Both run in
+//! A file is read twice: once to count n-grams and labels ([`Learnt::of`]),
+//! once to turn each text into a row ([`Learnt::for_each_block`]; [`fit_dataset`]
+//! does both and keeps all rows). Both passes stream: what is in memory is
+//! a few chunks of text, the n-gram table and a block of rows. Both run in
 //! parallel over chunks whose size never depends on the number of threads, so
 //! the result does not either.
 //!
@@ -42,7 +43,7 @@ mod tokens;
 mod understanding;
 mod vectoriser;
 
-pub use corpus::{Report, TextDataset, fit_dataset, transform_dataset};
+pub use corpus::{Learnt, Report, TextDataset, fit_dataset, transform_dataset};
 pub use error::TextError;
 pub use extend::{Vocabulary, extend_dataset};
 pub use names::LabelNames;

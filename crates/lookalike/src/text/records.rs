@@ -307,13 +307,14 @@ impl TextFile {
     /// sizes of chunks and groups depend on the file alone. While a group is
     /// worked on, the next one is read.
     ///
-    /// Stops at the first error in the order of the file; `take` may have seen
-    /// earlier groups by then. Gives the rows that were left out, where they are.
-    pub fn for_each_group<T: Send>(
+    /// Stops at the first error in the order of the file, or of `take`, which may
+    /// have seen earlier groups by then. Gives the rows that were left out, where they
+    /// are.
+    pub fn for_each_group<T: Send, E: From<TextError>>(
         &self,
         work: impl Fn(Vec<Record>) -> T + Sync,
-        mut take: impl FnMut(Vec<T>),
-    ) -> Result<SkippedRows, TextError> {
+        mut take: impl FnMut(Vec<T>) -> Result<(), E>,
+    ) -> Result<SkippedRows, E> {
         let file = self.name();
         let mut skipped = SkippedRows::default();
         let mut chunks = Chunks::new(&self.source, self.layout.framing())?;
@@ -330,7 +331,7 @@ impl TextFile {
                 skipped.append(of_chunk);
                 worked
             };
-            take(done.into_iter().map(give).collect());
+            take(done.into_iter().map(give).collect())?;
             group = next?;
         }
         Ok(skipped)
@@ -349,10 +350,11 @@ impl TextFile {
     /// All records, and the rows that were left out.
     pub fn read(&self) -> Result<(Vec<Record>, SkippedRows), TextError> {
         let mut records = Vec::new();
-        let skipped = self.for_each_group(
-            |records| records,
-            |group| group.into_iter().for_each(|chunk| records.extend(chunk)),
-        )?;
+        let take = |group: Vec<Vec<Record>>| {
+            records.extend(group.into_iter().flatten());
+            Ok::<_, TextError>(())
+        };
+        let skipped = self.for_each_group(|records| records, take)?;
         Ok((records, skipped))
     }
 
@@ -405,7 +407,11 @@ mod tests {
         let content: String = (0..60_000).map(|i| format!("text number {i}\tlabel{i}\n")).collect();
         let file = TextFile::from_bytes("memory", content.as_bytes(), &ReadOptions::default()).unwrap();
         let mut grouped = Vec::new();
-        file.for_each_group(|records| records, |group| grouped.extend(group.into_iter().flatten())).unwrap();
+        let take = |group: Vec<Vec<Record>>| {
+            grouped.extend(group.into_iter().flatten());
+            Ok::<(), TextError>(())
+        };
+        file.for_each_group(|records| records, take).unwrap();
         let streamed: Vec<Record> = file.records().unwrap().map(Result::unwrap).collect();
         assert_eq!(grouped.len(), 60_000);
         assert_eq!(grouped, streamed);
