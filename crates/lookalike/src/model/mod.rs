@@ -28,6 +28,7 @@ pub(crate) use calibration::{CLASS_TERMS, EXAMPLE_TERMS, ExampleTerm, class_term
 pub use calibration::{Calibration, LabelsPerExample, Probabilities, RANKS};
 pub use change::{ChangeError, Growth};
 pub use embeddings::Embeddings;
+pub(crate) use examples_of_class::ExamplesOfClass;
 pub(crate) use hidden::EXAMPLES_PER_BLOCK;
 pub use hidden::Hidden;
 pub use nearest::{Near, NeighbourScratch};
