@@ -93,6 +93,35 @@ fn word_lists_are_learnt_better_with_a_sparse_part() {
     assert!(with > without + 3.0, "P@1 {with} with a sparse part, {without} without");
 }
 
+/// Walks over things on a ring: after a thing comes one of its neighbours, never itself
+/// again. Every thing is near itself by what it has in common with its neighbours.
+fn walks() -> (Dataset, Dataset) {
+    const THINGS: u32 = 60;
+    let (mut train, mut test) = (Dataset::empty(60, 60), Dataset::empty(60, 60));
+    for i in 0..3_000u32 {
+        let (last, step) = (i % THINGS, 1 + i / 7 % 2);
+        let before = (last + THINGS - step) % THINGS;
+        let set = if i % 9 < 6 { &mut train } else { &mut test };
+        let mut things = [(before, 0.9), (last, 1.0)];
+        things.sort_unstable_by_key(|&(thing, _)| thing);
+        set.push(things, &[(last + step) % THINGS]);
+    }
+    (train, test)
+}
+
+/// A class has no example with the feature that speaks against it.
+#[test]
+fn weights_learn_what_speaks_against_a_class() {
+    let (train, _) = walks();
+    let part = trained(&train, Some(SparseConfig::default())).model.sparse.unwrap();
+    let of_itself = |class: u32| {
+        let (features, weights) = part.row(class as usize);
+        features.binary_search(&class).map_or(0.0, |place| weights[place])
+    };
+    let against = (0..60).filter(|&class| of_itself(class) < -0.5).count();
+    assert!(against > 50, "{against} of 60 classes know that they do not come twice");
+}
+
 /// Words whose combinations make the class, while each word is in all classes:
 /// only single examples can tell. A third of each combination's examples is for
 /// testing.

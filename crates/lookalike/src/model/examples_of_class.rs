@@ -1,29 +1,39 @@
-//! Examples by label.
+//! Examples by class.
 
 use crate::data::Examples;
 
-/// For each class, those of some examples that have it as a label.
+/// For each class some examples: those that have it as a label, or what else was said.
+#[derive(Debug)]
 pub(crate) struct ExamplesOfClass {
     offsets: Vec<usize>,
     examples: Vec<u32>,
 }
 
 impl ExamplesOfClass {
+    /// Of the examples `chosen`, those that have a class as a label.
     pub(crate) fn new(examples: &Examples<'_>, chosen: &[u32]) -> Self {
-        let mut offsets = vec![0; examples.num_classes + 1];
-        let labels = |&example: &u32| examples.labels(example as usize);
-        for &label in chosen.iter().flat_map(labels) {
-            offsets[label as usize + 1] += 1;
+        Self::of_lists(examples.num_classes, chosen, |place| examples.labels(chosen[place] as usize))
+    }
+
+    /// Of the examples `chosen`, those for which `classes` of their place has a class.
+    pub(crate) fn of_lists<'a>(
+        num_classes: usize,
+        chosen: &[u32],
+        classes: impl Fn(usize) -> &'a [u32],
+    ) -> Self {
+        let mut offsets = vec![0; num_classes + 1];
+        for &class in (0..chosen.len()).flat_map(&classes) {
+            offsets[class as usize + 1] += 1;
         }
-        for i in 0..examples.num_classes {
+        for i in 0..num_classes {
             offsets[i + 1] += offsets[i];
         }
         let mut next = offsets.clone();
-        let mut list = vec![0; offsets[examples.num_classes]];
-        for example in chosen {
-            for &label in labels(example) {
-                list[next[label as usize]] = *example;
-                next[label as usize] += 1;
+        let mut list = vec![0; offsets[num_classes]];
+        for (place, &example) in chosen.iter().enumerate() {
+            for &class in classes(place) {
+                list[next[class as usize]] = example;
+                next[class as usize] += 1;
             }
         }
         Self { offsets, examples: list }

@@ -1,11 +1,12 @@
 //! The sparse part of the output layer: weights of a class on the features of
-//! its own examples.
+//! its own examples, and on what speaks against it.
 //!
 //! A class vector of a hundred numbers cannot remember which rare words a class
 //! stands for; a weight a word can. A class's sparse row has a weight for every
 //! feature that one of its training examples has, starts from the mean of those
 //! examples (so it is useful before the first step), and is trained by itself
-//! (see `train/sparse/step.rs`). What a class with `n_c` examples scores is
+//! (see `train/sparse/step.rs`). Features that are strong in examples which come near the
+//! class without having it have weights too, which start from zero. What a class with `n_c` examples scores is
 //!
 //! `score(x, c) = w_c · E_x + b_c + blend · (u_c · x + prior · ln n_c)`
 //!
@@ -86,6 +87,10 @@ impl SparseStart {
 const LOG_GAIN: f32 = 1.7;
 const LOG_SHARPNESS: f32 = 30_000.0;
 
+/// A row takes in as many features that speak against its class as it has of its own, or
+/// so many: a class of one short example meets more than that.
+const FEATURES_AGAINST_MIN: usize = 50;
+
 /// How rows are made from the means of the examples.
 #[derive(Clone, Copy, Debug)]
 pub struct MeanRows {
@@ -160,6 +165,38 @@ impl SparsePart {
             weights.push(weight);
         }
         (Self::from_parts(&lengths, features, weights, (1.0, start.start), class_counts), own)
+    }
+
+    /// Gives each row the features that are strongest in the examples `against` its class,
+    /// with weights of zero to be trained: what speaks against a class is often on none of
+    /// its own examples. The first row is that of class `first`.
+    pub(crate) fn with_features_against(
+        self,
+        examples: &Examples<'_>,
+        against: &ExamplesOfClass,
+        first: usize,
+        normalise: Normalise,
+    ) -> Self {
+        let mut workers = PerThread::<MeanWorker>::default();
+        workers.prepare();
+        let widen = |class: usize| {
+            workers.with(|worker| {
+                let (own, weights) = self.row(class);
+                let room = own.len().max(FEATURES_AGAINST_MIN);
+                let mut met = worker.sums(examples, against.of(first + class), normalise).0;
+                met.retain(|(feature, _)| own.binary_search(feature).is_err());
+                leave_largest(&mut met, room);
+                let mut row: Vec<(u32, f32)> = own.iter().copied().zip(weights.iter().copied()).collect();
+                row.extend(met.into_iter().map(|(feature, _)| (feature, 0.0)));
+                row.sort_unstable_by_key(|&(feature, _)| feature);
+                row
+            })
+        };
+        let rows: Vec<Vec<(u32, f32)>> = (0..self.num_classes()).into_par_iter().map(widen).collect();
+        let lengths: Vec<u32> = rows.iter().map(|row| row.len() as u32).collect();
+        let (features, weights) = rows.into_iter().flatten().unzip();
+        let offsets = offsets(&lengths);
+        Self { offsets, features, weights, postings: OnceLock::new(), ..self }
     }
 
     /// The number of weights.
@@ -287,12 +324,12 @@ struct MeanWorker {
 }
 
 impl MeanWorker {
-    fn row(
+    /// The weighted sum of the examples, and of their weights.
+    fn sums(
         &mut self,
         examples: &Examples<'_>,
         members: &[u32],
         normalise: Normalise,
-        start: MeanRows,
     ) -> (Vec<(u32, f32)>, f32) {
         self.sums.resize(examples.num_features, 0.0);
         let mut total = 0.0;
@@ -308,13 +345,20 @@ impl MeanWorker {
         }
         self.seen.sort_unstable();
         self.seen.dedup();
-        let mut row: Vec<(u32, f32)> = self.seen.drain(..).map(|id| (id, self.sums[id as usize])).collect();
+        let row: Vec<(u32, f32)> = self.seen.drain(..).map(|id| (id, self.sums[id as usize])).collect();
         row.iter().for_each(|&(id, _)| self.sums[id as usize] = 0.0);
-        if row.len() > start.entries_max {
-            row.sort_unstable_by(|a, b| b.1.abs().total_cmp(&a.1.abs()).then(a.0.cmp(&b.0)));
-            row.truncate(start.entries_max);
-            row.sort_unstable_by_key(|&(id, _)| id);
-        }
+        (row, total)
+    }
+
+    fn row(
+        &mut self,
+        examples: &Examples<'_>,
+        members: &[u32],
+        normalise: Normalise,
+        start: MeanRows,
+    ) -> (Vec<(u32, f32)>, f32) {
+        let (mut row, total) = self.sums(examples, members, normalise);
+        leave_largest(&mut row, start.entries_max);
         match start.start {
             SparseStart::Centroid => {
                 let norm = row.iter().map(|(_, x)| x * x).sum::<f32>().sqrt();
@@ -331,6 +375,15 @@ impl MeanWorker {
                 (row, 0.0)
             }
         }
+    }
+}
+
+/// Leaves the entries of largest size, in the order of features.
+fn leave_largest(row: &mut Vec<(u32, f32)>, most: usize) {
+    if row.len() > most {
+        row.sort_unstable_by(|a, b| b.1.abs().total_cmp(&a.1.abs()).then(a.0.cmp(&b.0)));
+        row.truncate(most);
+        row.sort_unstable_by_key(|&(id, _)| id);
     }
 }
 
@@ -378,6 +431,27 @@ mod tests {
         assert_eq!(own, [0.0; 3]);
         assert_eq!(sparse.start(), SparseStart::LogMean);
         assert_eq!(sparse.priors(), [0.0, 0.0, 3f32.ln()]);
+    }
+
+    #[test]
+    fn rows_take_in_the_features_they_meet_most_in_examples_against_them() {
+        let mut data = Dataset::empty(200, 2);
+        data.push([(0, 1.0)], &[0]);
+        data.push([(0, 1.0), (3, 1.0)], &[1]);
+        data.push([(0, 1.0), (1, 1.0), (3, 2.0)], &[1]);
+        data.push((10..100).map(|i| (i, i as f32)), &[1]);
+        let start = MeanRows { start: SparseStart::Centroid, length: 1.0, entries_max: 1000 };
+        let (part, _) = SparsePart::from_means(&data.view(), &[0, 1], Normalise::L2, start, &[1, 1]);
+        let widened = |chosen: &[u32]| {
+            let against = ExamplesOfClass::of_lists(2, chosen, |_| &[0]);
+            part.clone().with_features_against(&data.view(), &against, 0, Normalise::L2)
+        };
+        let met = widened(&[1, 2]);
+        assert_eq!(met.row(0), (&[0, 1, 3][..], &[1.0, 0.0, 0.0][..]));
+        assert_eq!((met.row(1), met.priors(), met.blend()), (part.row(1), part.priors(), part.blend()));
+        // No more than there is room for, and the largest then.
+        let expected: Vec<u32> = std::iter::once(0).chain(100 - FEATURES_AGAINST_MIN as u32..100).collect();
+        assert_eq!(widened(&[3]).row(0).0, expected);
     }
 
     #[test]

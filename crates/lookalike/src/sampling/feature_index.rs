@@ -240,7 +240,8 @@ fn largest_of(sparse: &SparsePart, num_features: usize, first_class: u32) -> Vec
     let (postings, priors) = (sparse.postings(num_features), sparse.priors());
     let largest = |feature: u32| {
         let (classes, weights) = postings.of(feature);
-        let mut list: Vec<(u32, f32)> = classes.iter().copied().zip(weights.iter().copied()).collect();
+        let entries = classes.iter().copied().zip(weights.iter().copied());
+        let mut list: Vec<(u32, f32)> = entries.filter(|&(_, weight)| weight != 0.0).collect();
         leave_largest(&mut list, |class| priors[class as usize]);
         list.iter_mut().for_each(|(class, _)| *class += first_class);
         list

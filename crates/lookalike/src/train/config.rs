@@ -341,9 +341,12 @@ impl TrainConfig {
                 "auto: {budget} negatives an example, as there are {classes} classes with {per_class:.1} examples each"
             ),
         ];
-        // Every label of an example has at most the example's features.
+        // Every label of an example has at most the example's features, a class at most so many, …
         let features_mean = feature_values as f64 / count.max(1) as f64;
-        let entries_at_most = features_mean * labels as f64;
+        let of_labels = features_mean * labels as f64;
+        let of_classes = classes as f64 * SparseConfig::default().entries_max as f64;
+        // … and as many again may speak against a class.
+        let entries_at_most = 2.0 * of_labels.min(of_classes);
         let fits = entries_at_most <= SPARSE_ENTRIES_MAX;
         // The more labels an example has, the more rows it moves; and where classes
         // are few, many examples of a batch move the same row.
@@ -691,6 +694,19 @@ mod tests {
         }
         let error = TrainConfig::preset("papper").unwrap_err().to_string();
         assert!(error.contains("papper") && error.contains("amazon-670k"), "{error}");
+    }
+
+    #[test]
+    fn auto_has_sparse_weights_unless_they_would_be_too_many() {
+        let with = |examples: usize, classes: usize, features: usize, labels: usize| {
+            let (feature_values, labels) = (examples * features, examples * labels);
+            TrainConfig::auto(DataSize { examples, classes, feature_values, labels }).0.sparse.is_some()
+        };
+        assert!(with(60_000, 14_000, 50, 2));
+        // Long texts with many labels, of classes whose rows end somewhere.
+        assert!(with(14_000, 30_000, 670, 19));
+        assert!(with(1_000_000, 13_000, 70, 5));
+        assert!(!with(1_000_000, 1_000_000, 70, 5));
     }
 
     #[test]

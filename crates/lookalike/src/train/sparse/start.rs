@@ -5,15 +5,22 @@ use super::blend::{PLACES, precision};
 use super::config::SparseConfig;
 use crate::collective::Shard;
 use crate::data::Examples;
-use crate::model::{Model, SparsePart, SparseStart};
+use crate::model::{ExamplesOfClass, Model, Normalise, SparsePart, SparseStart};
 use crate::sampling::{FeatureIndex, NearClasses, Truths};
 
 /// How many times better logarithms must rank before training to be taken.
 /// Centroids gain more by training: where both started alike, they ended ahead.
 const LOG_LEAD: f64 = 1.5;
 
+/// An example speaks against so many classes: the nearest that are not its labels.
+const AGAINST_CLASSES: usize = 10;
+/// So many examples, at most, are asked what they speak against: enough for the features
+/// that matter, and 40 bytes each.
+const AGAINST_EXAMPLES_MAX: usize = 1 << 18;
+
 /// A sparse part for the examples `chosen`, from the start that ranks the
-/// `held_out` ones better; and what [`SparsePart::from_means`] says of own examples.
+/// `held_out` ones better, with room for what speaks against each class; and what
+/// [`SparsePart::from_means`] says of own examples.
 pub(super) fn choose_start(
     config: &SparseConfig,
     (model, shard): (&Model, &Shard),
@@ -34,12 +41,33 @@ pub(super) fn choose_start(
         let value = truths.enumerate().map(|(i, truths)| precision(&PLACES, near.of(i), truths)).sum::<u64>();
         (value, part, own)
     };
-    let (value, part, own) = make(SparseStart::Centroid);
-    if held_out.is_empty() {
-        return (part, own);
+    let (value, mut part, mut own) = make(SparseStart::Centroid);
+    if !held_out.is_empty() {
+        let (log_value, log_part, log_own) = make(SparseStart::LogMean);
+        if log_value as f64 > LOG_LEAD * value as f64 {
+            (part, own) = (log_part, log_own);
+        }
     }
-    let (log_value, log_part, log_own) = make(SparseStart::LogMean);
-    if log_value as f64 > LOG_LEAD * value as f64 { (log_part, log_own) } else { (part, own) }
+    let against = examples_against(&part, shard, examples, chosen, (normalise, counts));
+    (part.with_features_against(examples, &against, shard.classes().start, normalise), own)
+}
+
+/// By class, the examples of `chosen` to which it is among the nearest without being a
+/// label of theirs.
+fn examples_against(
+    part: &SparsePart,
+    shard: &Shard,
+    examples: &Examples<'_>,
+    chosen: &[u32],
+    (normalise, counts): (Normalise, &[u32]),
+) -> ExamplesOfClass {
+    // Spread over all of them.
+    let count = chosen.len().min(AGAINST_EXAMPLES_MAX);
+    let asked: Vec<u32> = (0..count).map(|i| chosen[i * chosen.len() / count]).collect();
+    let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
+    index.refresh_on(shard, part, examples.num_features, counts);
+    index.propose(examples, &asked, normalise, AGAINST_CLASSES, Truths::LeftOut, &mut near);
+    ExamplesOfClass::of_lists(examples.num_classes, &asked, |place| near.of(place))
 }
 
 #[cfg(test)]
