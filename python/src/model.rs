@@ -372,7 +372,7 @@ impl Model {
             num_features: self.model.num_features(),
             num_classes,
             init: config.init,
-            bias: config.loss.over_candidates().starting_bias(num_classes),
+            bias: config.loss().over_candidates().starting_bias(num_classes),
             seed: config.seed,
         });
         if let Some(state) = &mut self.state {

@@ -42,7 +42,7 @@ impl TrainingBlocks {
             let all = training_examples(&file, path, options, read, &WeightArguments::default())?;
             return Ok(Self::Whole(Box::new(all)));
         }
-        let file = file.text(&read.of_text(true)?)?;
+        let file = file.text(&read.of_text(true))?;
         let warnings = file.understanding()?.warnings;
         warnings.iter().for_each(|warning| inform!("{}: {warning}", path.display()));
         let counting = Counting::of("texts counted");

@@ -197,7 +197,7 @@ fn failed(file: &str, source: io::Error) -> TextError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::{TextOptions, fit_dataset};
+    use crate::text::{TextFile, TextOptions, fit_dataset};
 
     /// Gives a few bytes at a time, as a slow pipe does.
     struct Drip<'a>(&'a [u8], usize);
