@@ -36,7 +36,7 @@ fn rows_of_numbers_are_packed_as_they_were_in_memory() {
     let (_, without) = with_header.split_once('\n').unwrap();
     // Several blocks, and sizes that only the last one knows.
     let long = without.repeat(9_000_000 / without.len()) + "\n\n81 400:1\n\n";
-    for content in [&with_header, without, &long] {
+    for content in [with_header.as_str(), without, long.as_str()] {
         folder.write("in", content);
         let (source, _) = Source::load(&folder.path("in"), &ReadOptions::default()).unwrap();
         write_packed(&folder.path("whole"), source.view()).unwrap();
