@@ -7,7 +7,7 @@ use lookalike::loss::Loss;
 use lookalike::model::{Activation, Init};
 use lookalike::optim::AdamConfig;
 use lookalike::sampling::{LshConfig, SamplerKind, Walk};
-use lookalike::train::{PRESETS, RateSchedule, StepReport, TrainConfig, Trainer};
+use lookalike::train::{ClassStart, PRESETS, RateSchedule, StepReport, TrainConfig, Trainer};
 use lookalike_kernels::Cpu;
 
 mod support {
@@ -166,8 +166,9 @@ fn log_q_is_corrected_by_default_where_it_is_known() {
 #[test]
 fn noise_contrastive_scores_start_as_log_probabilities() {
     let init = Init { output_scale: 0.0, ..Init::default() };
+    let start = TrainConfig { class_start: Some(ClassStart::Random), init, ..small(1) };
     let first_loss =
-        |loss| reports(TrainConfig { sampler: SamplerKind::Uniform, loss, init, ..small(1) })[0].loss;
+        |loss| reports(TrainConfig { sampler: SamplerKind::Uniform, loss, ..start.clone() })[0].loss;
     let budget = 10.0f64;
     let expected = (1.0 + budget).ln() + budget * (1.0 / budget).ln_1p();
     let found = first_loss(Some(Loss::Nce));

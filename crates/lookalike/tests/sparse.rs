@@ -9,6 +9,7 @@ use lookalike::data::synth::{SynthOptions, synth};
 use lookalike::metrics::MetricOptions;
 use lookalike::model::{Model, Neighbours, SparsePart, SparseStart};
 use lookalike::predict::{Ask, Predictor, Search};
+use lookalike::random::{Stream, below, mix};
 use lookalike::train::{Checkpoint, SparseConfig, TrainConfig, Trainer};
 use lookalike_kernels::Cpu;
 
@@ -122,16 +123,17 @@ fn weights_learn_what_speaks_against_a_class() {
     assert!(against > 50, "{against} of 60 classes know that they do not come twice");
 }
 
-/// Words whose combinations make the class, while each word is in all classes:
-/// only single examples can tell. A third of each combination's examples is for
-/// testing.
+/// A word tells which half of the classes it is, so that weights are worth having; the class is
+/// made by a combination of two others, each of which is in all classes: only single
+/// examples can tell. A third of each combination's examples is for testing.
 fn combinations() -> (Dataset, Dataset) {
-    let (mut train, mut test) = (Dataset::empty(41, 30), Dataset::empty(41, 30));
-    for i in 0..3_600 {
+    let (mut train, mut test) = (Dataset::empty(42, 30), Dataset::empty(42, 30));
+    for i in 0..3_600u32 {
         let combination = i % 400;
-        let words = [combination % 20, 20 + combination / 20, 40];
+        let class = below(mix(9, Stream::Data, u64::from(combination), 0), 30);
+        let words = [combination % 20, 20 + combination / 20, 40 + class / 15];
         let set = if i % 9 < 6 { &mut train } else { &mut test };
-        set.push(words.map(|word| (word, 1.0)), &[combination * 13 % 30]);
+        set.push(words.map(|word| (word, 1.0)), &[class]);
     }
     (train, test)
 }

@@ -272,15 +272,16 @@ mod tests {
 
     #[test]
     fn an_endless_quote_is_found_without_reading_everything() {
-        let text = [b"a,b\nc,\"d".to_vec(), vec![b'x'; 2 * RECORD_BYTES_MAX]].concat();
-        let text = [text, b"\ne,f\n".to_vec()].concat();
+        let (first, open) =
+            (b"a,b\n", [b"c,\"d".to_vec(), vec![b'x'; RECORD_BYTES_MAX], b"\n".to_vec()].concat());
+        let text = [first.to_vec(), open.clone(), b"e,f\n".repeat(RECORD_BYTES_MAX)].concat();
         let mut chunks = Chunks::new(&memory(&text), Framing::Quoted { delimiter: b',' }).unwrap();
         let mut next = || chunks.next_chunk().unwrap().unwrap();
-        assert_eq!(next().bytes, b"a,b\n");
+        assert_eq!(next().bytes, first);
         // To the end of its line.
-        let open = next();
-        assert_eq!((open.line, open.bytes.len()), (2, text.len() - b"a,b\n".len() - b"e,f\n".len()));
-        assert_eq!(next().bytes, b"e,f\n");
+        let found = next();
+        assert!(found.line == 2 && found.bytes == open, "{} bytes", found.bytes.len());
+        assert!(next().bytes.starts_with(b"e,f\n"));
     }
 
     #[test]
@@ -291,7 +292,7 @@ mod tests {
             ("\"a\nb\",c\nd", Framing::Lines, 3),
             ("\"a\nb\",c\nd", quoted, 8),
             ("a,\"b\n\"\"\"\nc", quoted, 9),
-            ("a,\"b\nc", quoted, 7),
+            ("a,\"b\nc", quoted, 6),
             ("a", quoted, 1),
         ] {
             assert_eq!(first_record_end(bytes.as_bytes(), framing), end, "{bytes:?} {framing:?}");
