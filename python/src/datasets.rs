@@ -50,6 +50,9 @@ fn left_out(rows: u64, first_errors: &[String]) -> Option<String> {
     (rows > 0).then(|| format!("{rows} bad rows left out, the first: {}", first_errors.join("; ")))
 }
 
+/// Texts, the names of their labels, and a word on rows that were left out.
+type Texts = (Vec<String>, Vec<Vec<String>>, Option<String>);
+
 /// Reads the texts of a file, and the names of their labels.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "each is a keyword of the Python function")]
@@ -68,7 +71,7 @@ pub(crate) fn read_texts(
     label_prefix: String,
     with_labels: bool,
     skip_bad_rows: bool,
-) -> PyResult<(Vec<String>, Vec<Vec<String>>, Option<String>)> {
+) -> PyResult<Texts> {
     let pool = pool(py, None)?;
     let read = || {
         let options = text::ReadOptions {

@@ -212,13 +212,13 @@ mod tests {
         start_classes(cpu, &mut network, &examples, &chosen, 0..CLASSES);
         let after = rows(&network);
         assert_eq!(after[CLASSES - 1], before[CLASSES - 1], "without examples nothing moves");
-        for class in 0..CLASSES - 1 {
+        for (class, row) in after.iter().enumerate().take(CLASSES - 1) {
             let has = |&&example: &&u32| examples.labels(example as usize) == [class as u32];
             let own: Vec<u32> = chosen.iter().filter(has).copied().collect();
             let own: Vec<Vec<f32>> = spread(&own, EXAMPLES_MAX).map(|example| embedding(&example)).collect();
             let direction: Vec<f64> = mean(&own).iter().zip(&all).map(|(own, all)| own - all).collect();
             let scale = LENGTH / norm(direction.iter().copied());
-            for (found, expected) in after[class].iter().zip(&direction) {
+            for (found, expected) in row.iter().zip(&direction) {
                 assert!((f64::from(*found) - scale * expected).abs() < 1e-5, "class {class}");
             }
         }
