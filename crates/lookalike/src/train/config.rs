@@ -697,6 +697,30 @@ mod tests {
     }
 
     #[test]
+    fn auto_goes_by_examples_and_classes() {
+        let auto = |examples, classes| {
+            let size = DataSize { examples, classes, feature_values: 10 * examples, labels: examples };
+            let (config, why) = TrainConfig::auto(size);
+            assert!(why[0].contains(&config.epochs.to_string()) && why[1].contains(&classes.to_string()));
+            (config.epochs, config.batch, config.budget.unwrap(), config.sparse.map(|sparse| sparse.rate))
+        };
+        let usual = Some(SparseConfig::default().rate);
+        for (examples, classes, expected) in [
+            (9_999, 2_000, (10, 256, 100, usual)),
+            (10_000, 999, (5, 256, 100, Some(1.0))),
+            (10_000, 1_000, (4, 256, 100, usual)),
+            (49_999, 50, (5, 256, 50, Some(1.0))),
+            (50_000, 50_000, (3, 256, 100, usual)),
+            (199_999, 7_000, (3, 256, 140, usual)),
+            (200_000, 20_000, (3, 1024, 160, usual)),
+            (699_999, 20_000, (3, 1024, 200, usual)),
+            (700_000, 20_000, (2, 1024, 200, usual)),
+        ] {
+            assert_eq!(auto(examples, classes), expected, "{examples} examples of {classes} classes");
+        }
+    }
+
+    #[test]
     fn auto_has_sparse_weights_unless_they_would_be_too_many() {
         let with = |examples: usize, classes: usize, features: usize, labels: usize| {
             let (feature_values, labels) = (examples * features, examples * labels);
