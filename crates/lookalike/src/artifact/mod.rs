@@ -121,11 +121,9 @@ struct ConfigFile {
     files: Vec<FileEntry>,
 }
 
-/// Settings as earlier builds wrote them: without what has been added since, which had
-/// another default then, and with what is gone.
+/// Settings as earlier builds wrote them, with what is gone.
 fn known_settings<'de, D: Deserializer<'de>>(from: D) -> Result<TrainConfig, D::Error> {
     let mut settings = serde_json::Map::deserialize(from)?;
-    settings.entry("labels-counted").or_insert(1.into());
     // Where biases started; nothing once they have.
     settings.remove("class-bias");
     TrainConfig::deserialize(serde_json::Value::Object(settings)).map_err(serde::de::Error::custom)

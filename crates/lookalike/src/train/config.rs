@@ -135,7 +135,7 @@ impl Default for TrainConfig {
         Self {
             sampler: SamplerKind::LshEmbedding,
             loss: None,
-            labels_counted: LABELS_COUNTED,
+            labels_counted: 1,
             log_q: None,
             budget: None,
             sparsity: None,
@@ -284,7 +284,6 @@ impl TrainConfig {
         let paper = Self {
             epochs: 10,
             loss: Some(Loss::Softmax),
-            labels_counted: 1,
             hidden: vec![128],
             activation: Activation::Relu,
             class_start: Some(ClassStart::Random),
@@ -372,6 +371,7 @@ impl TrainConfig {
         let chosen = Self {
             epochs,
             batch,
+            labels_counted: LABELS_COUNTED,
             budget: Some(budget),
             sparse,
             shuffle_window,
@@ -675,7 +675,6 @@ mod tests {
         assert_eq!((told.loss(), told.class_start()), (Loss::Logistic, ClassStart::Random));
         let paper = TrainConfig::preset("paper").unwrap();
         assert_eq!((paper.loss(), paper.class_start()), (Loss::Softmax, ClassStart::Random));
-        assert_eq!(paper.labels_counted, 1);
     }
 
     #[test]
