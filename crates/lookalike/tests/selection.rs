@@ -104,7 +104,7 @@ fn precision(data: &Dataset, activation: Activation, class_start: Option<ClassSt
 #[test]
 fn hard_negatives_leave_a_relu_open() {
     let data = several_labels();
-    let linear = precision(&data, Activation::Linear, None);
+    let linear = precision(&data, Activation::Linear, Some(ClassStart::Examples));
     let relu = precision(&data, Activation::Relu, None);
     let from_anywhere = precision(&data, Activation::Relu, Some(ClassStart::Random));
     assert!(relu > linear - 4.0, "linear {linear}, ReLU {relu}");

@@ -484,11 +484,12 @@ impl TrainConfig {
         self.loss.unwrap_or(by_default)
     }
 
-    /// Where the vectors of classes start unless told otherwise: from their examples, but
-    /// for models with sparse weights, which start from the same means; a network that
-    /// starts there too learns the same twice (docs/notes/selection.md).
+    /// Where the vectors of classes start unless told otherwise: at random, but for networks
+    /// of ReLUs, whose units hard negatives would shut for good. From the examples gains much
+    /// on lists of words and loses as much on names (docs/notes/selection.md).
     pub fn class_start(&self) -> ClassStart {
-        let by_default = if self.sparse.is_none() { ClassStart::Examples } else { ClassStart::Random };
+        let is_shut = self.sparse.is_none() && self.activation == Activation::Relu;
+        let by_default = if is_shut { ClassStart::Examples } else { ClassStart::Random };
         self.class_start.unwrap_or(by_default)
     }
 
@@ -666,13 +667,16 @@ mod tests {
     #[test]
     fn loss_and_start_follow_sampler_and_sparse_weights() {
         let plain = TrainConfig::default();
-        assert_eq!((plain.loss(), plain.class_start()), (Loss::SoftmaxEach, ClassStart::Examples));
+        assert_eq!((plain.loss(), plain.class_start()), (Loss::SoftmaxEach, ClassStart::Random));
+        let relu = TrainConfig { activation: Activation::Relu, ..plain.clone() };
+        assert_eq!(relu.class_start(), ClassStart::Examples);
         let full = TrainConfig { sampler: SamplerKind::Full, ..plain.clone() };
         assert_eq!(full.loss(), Loss::Softmax);
         let sparse = TrainConfig { sparse: Some(SparseConfig::default()), ..plain.clone() };
         assert_eq!((sparse.loss(), sparse.class_start()), (Loss::SoftmaxEach, ClassStart::Random));
-        let told = TrainConfig { loss: Some(Loss::Logistic), class_start: Some(ClassStart::Random), ..plain };
-        assert_eq!((told.loss(), told.class_start()), (Loss::Logistic, ClassStart::Random));
+        let told =
+            TrainConfig { loss: Some(Loss::Logistic), class_start: Some(ClassStart::Examples), ..plain };
+        assert_eq!((told.loss(), told.class_start()), (Loss::Logistic, ClassStart::Examples));
         let paper = TrainConfig::preset("paper").unwrap();
         assert_eq!((paper.loss(), paper.class_start()), (Loss::Softmax, ClassStart::Random));
     }
