@@ -205,6 +205,11 @@ impl Input {
         Self { source, weights: Vec::new(), ..first }
     }
 
+    /// Gives the examples other weights, one each.
+    pub(crate) fn set_weights(&mut self, weights: Vec<f32>) {
+        self.weights = weights;
+    }
+
     /// The class of a name, or of a number where classes have no names.
     fn class_id(&self, class: &str) -> Option<u32> {
         let names = self.text.as_ref().map(|text| &text.names).or(self.names.as_ref());

@@ -4,7 +4,9 @@ use lookalike::artifact;
 use lookalike::data::{Dataset, Examples};
 use lookalike::model::{ChangeError, Growth, Init, Model};
 use lookalike::predict::Predictor;
-use lookalike::train::{FurtherData, SparseConfig, TrainConfig, TrainError, Trainer, rehearsed};
+use lookalike::train::{
+    FurtherData, SparseConfig, TrainConfig, TrainError, Trainer, rehearsal_weights, rehearsed,
+};
 use lookalike_kernels::Cpu;
 
 const PER_CLASS: u32 = 12;
@@ -235,6 +237,22 @@ fn frozen_features_stay_and_new_ones_move() {
     let same =
         finish(Trainer::further(model.clone(), config, given, Cpu::detect()).unwrap()).into_checkpoint();
     assert_eq!(row(&same.model, 0), row(&model, 0));
+}
+
+/// Whatever the share, the examples of an epoch count as all examples would.
+#[test]
+fn what_is_shown_less_often_counts_more() {
+    let mut all = data(0..20);
+    let count = all.view().len();
+    let (num_new, share) = (count / 4, 0.25);
+    let an_epoch = (count - num_new) / 4;
+    let weights = rehearsal_weights(all.view(), num_new, an_epoch, share);
+    let shown = num_new as f32 * weights[0] + an_epoch as f32 * weights[count - 1];
+    assert!((shown - (num_new + an_epoch) as f32).abs() < 1e-3, "{shown}");
+    assert!((weights[num_new] / weights[num_new - 1] - 4.0).abs() < 1e-5);
+    all.weights = vec![0.5; count];
+    let halved = rehearsal_weights(all.view(), num_new, an_epoch, share);
+    assert!(halved.iter().zip(&weights).all(|(half, weight)| (half - 0.5 * weight).abs() < 1e-6));
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn config(sampler: SamplerKind) -> TrainConfig {
     TrainConfig {
         sampler,
         loss: Some(Loss::Softmax),
-        class_start: Some(ClassStart::Random),
+        class_start: ClassStart::Random,
         budget: Some(60),
         retrieve: Some(0),
         hidden: vec![24],
@@ -184,7 +184,7 @@ fn mixed_trains_as_on_one_process() {
 #[test]
 fn full_and_top_k_train_as_on_one_process() {
     assert_as_one_process(&config(SamplerKind::Full));
-    assert_as_one_process(&TrainConfig { class_start: None, ..config(SamplerKind::Full) });
+    assert_as_one_process(&TrainConfig { class_start: ClassStart::Examples, ..config(SamplerKind::Full) });
     assert_as_one_process(&config(SamplerKind::TopK));
 }
 

@@ -25,7 +25,7 @@ fn estimates(mixed: MixedConfig, retrieve: usize) -> Vec<f64> {
         lsh: LshConfig { k: Some(2), l: Some(20), ..LshConfig::default() },
         hidden: vec![16],
         init: Init { input_scale: 1.0, output_scale: 6.0 },
-        class_start: Some(ClassStart::Random),
+        class_start: ClassStart::Random,
         batch: 1,
         epochs: 4,
         lr: 1e-30,
@@ -78,7 +78,7 @@ fn several_labels() -> Dataset {
 }
 
 /// P@1 in percent, on the examples that were trained on, with the hardest negatives.
-fn precision(data: &Dataset, activation: Activation, class_start: Option<ClassStart>) -> f64 {
+fn precision(data: &Dataset, activation: Activation, class_start: ClassStart) -> f64 {
     let config = TrainConfig {
         sampler: SamplerKind::TopK,
         budget: Some(100),
@@ -104,9 +104,9 @@ fn precision(data: &Dataset, activation: Activation, class_start: Option<ClassSt
 #[test]
 fn hard_negatives_leave_a_relu_open() {
     let data = several_labels();
-    let linear = precision(&data, Activation::Linear, Some(ClassStart::Examples));
-    let relu = precision(&data, Activation::Relu, None);
-    let from_anywhere = precision(&data, Activation::Relu, Some(ClassStart::Random));
+    let linear = precision(&data, Activation::Linear, ClassStart::Examples);
+    let relu = precision(&data, Activation::Relu, ClassStart::Examples);
+    let from_anywhere = precision(&data, Activation::Relu, ClassStart::Random);
     assert!(relu > linear - 4.0, "linear {linear}, ReLU {relu}");
     assert!(from_anywhere < relu - 8.0, "data that tells: ReLU {relu}, from anywhere {from_anywhere}");
 }

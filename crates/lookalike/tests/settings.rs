@@ -166,7 +166,7 @@ fn log_q_is_corrected_by_default_where_it_is_known() {
 #[test]
 fn noise_contrastive_scores_start_as_log_probabilities() {
     let init = Init { output_scale: 0.0, ..Init::default() };
-    let start = TrainConfig { class_start: Some(ClassStart::Random), init, ..small(1) };
+    let start = TrainConfig { class_start: ClassStart::Random, init, ..small(1) };
     let first_loss =
         |loss| reports(TrainConfig { sampler: SamplerKind::Uniform, loss, ..start.clone() })[0].loss;
     let budget = 10.0f64;

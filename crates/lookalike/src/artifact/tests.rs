@@ -12,7 +12,7 @@ use crate::data::Dataset;
 use crate::disk::Operation;
 use crate::disk::faults::{Fault, Injected};
 use crate::text::{self, TextDataset, TextFile, TextOptions};
-use crate::train::{SparseConfig, Trainer};
+use crate::train::{ClassStart, SparseConfig, Trainer};
 
 /// A model as small as one with all parts can be.
 fn trained(seed: u64) -> Checkpoint {
@@ -24,6 +24,8 @@ fn trained(seed: u64) -> Checkpoint {
         batch: 8,
         hidden: vec![2],
         budget: Some(2),
+        // From a better start the network would need no sparse part, and lose it.
+        class_start: ClassStart::Random,
         sparse: Some(SparseConfig::default()),
         ..TrainConfig::default()
     };

@@ -10,6 +10,7 @@
 //! where features are frequent.
 
 use half::bf16;
+use lookalike_kernels::prefetch;
 use rayon::prelude::*;
 
 use super::neighbours::Neighbours;
@@ -20,6 +21,9 @@ const NEAREST: usize = 200;
 const LIST_MAX: usize = 1000;
 /// Features of a query that are asked at most, the strongest.
 const ASKED_MAX: usize = 24;
+/// Sums and rows of examples lie all over memory: how many places ahead they are asked for.
+const SUMS_AHEAD: usize = 16;
+const ROWS_AHEAD: usize = 8;
 
 /// For each feature the examples that have most of it, for each example its classes.
 #[derive(Clone, Debug)]
@@ -178,20 +182,30 @@ impl NeighbourScratch {
         }
     }
 
-    /// Adds up what the query and the listed examples have in common.
+    /// Adds up what the query and the listed examples have in common. Whether an example is
+    /// met for the first time is as good as random, so it decides no branch.
     fn meet(&mut self, index: &NearestIndex) {
+        let all: usize = self.strongest.iter().map(|&(id, _)| index.of(id).0.len()).sum();
+        self.met.resize(all, 0);
+        let mut count = 0;
         for &(id, strength) in &self.strongest {
             let (examples, values) = index.of(id);
-            for (&example, value) in examples.iter().zip(values) {
-                let common = &mut self.common[example as usize];
-                if *common == 0.0 {
-                    self.met.push(example);
+            for (i, (&example, value)) in examples.iter().zip(values).enumerate() {
+                if let Some(&ahead) = examples.get(i + SUMS_AHEAD) {
+                    prefetch(&self.common, ahead as usize);
                 }
+                let common = &mut self.common[example as usize];
+                self.met[count] = example;
+                count += usize::from(*common == 0.0);
                 *common += strength * value.to_f32();
             }
         }
+        self.met.truncate(count);
         self.nearest.clear();
-        for example in self.met.drain(..) {
+        for (i, &example) in self.met.iter().enumerate() {
+            if let Some(&ahead) = self.met.get(i + SUMS_AHEAD) {
+                prefetch(&self.common, ahead as usize);
+            }
             // A sum may have passed zero and been met twice; the second time it is 0.
             let common = std::mem::take(&mut self.common[example as usize]);
             if common > 0.0 {
@@ -211,7 +225,18 @@ impl NeighbourScratch {
     }
 
     fn score_classes(&mut self, neighbours: &Neighbours) {
-        for &(_, example) in &self.nearest {
+        for (i, &(_, example)) in self.nearest.iter().enumerate() {
+            if let Some(&(_, ahead)) = self.nearest.get(i + 2 * ROWS_AHEAD) {
+                neighbours.prefetch_offsets(ahead as usize);
+                prefetch(&neighbours.index().label_offsets, ahead as usize);
+            }
+            if let Some(&(_, ahead)) = self.nearest.get(i + ROWS_AHEAD) {
+                neighbours.prefetch_row(ahead as usize);
+                prefetch(
+                    &neighbours.index().labels,
+                    neighbours.index().label_offsets[ahead as usize] as usize,
+                );
+            }
             let term = neighbours.term(example as usize, &self.query);
             for &class in neighbours.index().classes_of(example) {
                 let sum = &mut self.sums[class as usize];

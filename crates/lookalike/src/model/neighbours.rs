@@ -24,6 +24,7 @@ use std::sync::OnceLock;
 mod change;
 
 use half::bf16;
+use lookalike_kernels::prefetch;
 
 use super::Normalise;
 use super::examples_of_class::ExamplesOfClass;
@@ -176,6 +177,18 @@ impl Neighbours {
         let members = self.class_offsets[classes.start] as usize..self.class_offsets[classes.end] as usize;
         let (class_offsets, members) = (offsets(&class_lengths), self.members[members].to_vec());
         Self { class_offsets, members, index: OnceLock::new(), ..self }
+    }
+
+    /// Prefetches where an example's row is.
+    pub(super) fn prefetch_offsets(&self, example: usize) {
+        prefetch(&self.offsets, example);
+    }
+
+    /// Prefetches an example's row.
+    pub(super) fn prefetch_row(&self, example: usize) {
+        let start = self.offsets[example] as usize;
+        prefetch(&self.features, start);
+        prefetch(&self.values, start);
     }
 
     /// `exp(SHARPNESS · cos) - 1`, or 0 for a cosine that is negative or no number.

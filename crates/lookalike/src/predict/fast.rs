@@ -30,9 +30,9 @@ const LISTED_MIN: usize = 64;
 /// Classes that are scored exactly: so many times those that are asked for, and so many
 /// more, as the sums they are chosen by are not complete.
 const SCORED_TIMES: usize = 2;
-const SCORED_MORE: usize = 48;
-/// Where there are sparse weights, of which the sums hold the largest alone, besides one in
-/// so many of the classes that are looked at.
+const SCORED_MORE: usize = 24;
+/// Where sums hold the largest of many sparse weights alone, besides one in so many of the
+/// classes that are looked at.
 const SCORED_SHARE: usize = 4;
 
 /// Working memory of [`FastSearch::rank`], reused between calls.
@@ -69,7 +69,6 @@ impl FastSearch<'_> {
         scratch.workers.prepare();
         let (workers, model) = (&scratch.workers, self.few.model);
         let wants_sum = out.wants_log_sum_exp();
-        let more = if sparse_of(model).is_some() { self.effort / SCORED_SHARE } else { 0 };
         out.fill_each(batch.len(), model.num_classes(), |position, slot| {
             workers.with(|FastWorker { neighbours, proposals, ranker }| {
                 let query = Query::new(examples, batch, embeddings, position);
@@ -79,8 +78,9 @@ impl FastSearch<'_> {
                 if wants_sum {
                     *slot.log_sum_exp = proposals.log_sum_exp(self.few, near);
                 }
+                let more = if proposals.is_rough { self.effort / SCORED_SHARE } else { 0 };
                 let scored = SCORED_TIMES * slot.k() + SCORED_MORE + more;
-                let best = proposals.best(near, scored);
+                let best = proposals.best(self.few.bias, near, scored);
                 ranker.rank(self.few, query, best.iter(), near, slot.k());
                 slot.take(&mut ranker.best);
             });
@@ -105,13 +105,15 @@ struct Proposals {
     /// Products and biases, about.
     dense: Vec<f32>,
     chosen: Vec<u32>,
+    /// Whether sums over sparse weights hold the largest of them alone.
+    is_rough: bool,
 }
 
 impl Proposals {
     fn collect(&mut self, search: &FastSearch<'_>, query: Query<'_>, near: Near<'_>) {
         let FastSearch { few, index, effort } = *search;
         let model = few.model;
-        let Self { clusters, strong, is_in, classes, dense, best, .. } = self;
+        let Self { clusters, strong, is_in, classes, dense, best, chosen, is_rough } = self;
         // Where class vectors are all there is, no class comes twice.
         let sparse = sparse_of(model);
         let is_one_part = sparse.is_none() && model.neighbours.is_none();
@@ -141,28 +143,36 @@ impl Proposals {
         if let Some(sparse) = sparse {
             let factor = sparse.blend() * model.network.config.normalise.factor(query.features.1);
             let lists = index.strong(sparse, model.num_features());
-            lists.walk(query.features, factor, model.num_classes(), ADDITIONS_PER_CLASS * effort, strong);
+            let (postings, additions) = (sparse.postings(model.num_features()), ADDITIONS_PER_CLASS * effort);
+            lists.walk(postings, query.features, factor, few.bias, additions, strong);
             best.reset((effort / LISTED_SHARE).max(LISTED_MIN));
-            for &class in strong.met() {
-                best.offer(strong.sum(class) + few.bias[class as usize], class);
+            match strong.whole() {
+                Some(sums) => best.offer_many(few.cpu, sums, 0, chosen),
+                None => {
+                    for &class in strong.met() {
+                        best.offer(strong.sum(class, few.bias) + few.bias[class as usize], class);
+                    }
+                }
             }
+            *is_rough = strong.whole().is_none();
             best.ranked().for_each(|(_, class)| add(class));
         }
         index.score_also(few.cpu, &classes[from_clusters..], clusters, dense);
     }
 
     /// What a proposed class scores, as far as is known.
-    fn scores<'a>(&'a self, near: Near<'a>) -> impl Iterator<Item = (f32, u32)> + 'a {
-        let whole =
-            move |(&class, &dense): (&u32, &f32)| (dense + self.strong.sum(class) + near.share(class), class);
+    fn scores<'a>(&'a self, bias: &'a [f32], near: Near<'a>) -> impl Iterator<Item = (f32, u32)> + 'a {
+        let whole = move |(&class, &dense): (&u32, &f32)| {
+            (dense + self.strong.sum(class, bias) + near.share(class), class)
+        };
         self.classes.iter().zip(&self.dense).map(whole)
     }
 
     /// The best `count` proposals.
-    fn best(&mut self, near: Near<'_>, count: usize) -> &[u32] {
+    fn best(&mut self, bias: &[f32], near: Near<'_>, count: usize) -> &[u32] {
         let mut best = std::mem::take(&mut self.best);
         best.reset(count);
-        self.scores(near).for_each(|(score, class)| best.offer(score, class));
+        self.scores(bias, near).for_each(|(score, class)| best.offer(score, class));
         self.chosen.clear();
         self.chosen.extend(best.ranked().map(|(_, class)| class));
         self.best = best;
@@ -172,7 +182,7 @@ impl Proposals {
     /// The logarithm of the sum of `exp(score)` over what was proposed. Other classes
     /// score low, so they are left out: a probability is at least that of an exact search.
     fn log_sum_exp(&self, few: FewClasses<'_>, near: Near<'_>) -> f32 {
-        let mut scores: Vec<f32> = self.scores(near).map(|(score, _)| score).collect();
+        let mut scores: Vec<f32> = self.scores(few.bias, near).map(|(score, _)| score).collect();
         let mut sum = RunningSum::default();
         sum.add(few.cpu, &mut scores);
         sum.log_sum_exp()

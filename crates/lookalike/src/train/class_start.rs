@@ -24,9 +24,10 @@ const BATCH: usize = 1024;
 /// Examples of a class that its mean is taken of, at most, and of all examples.
 const EXAMPLES_MAX: usize = 64;
 const ALL_MAX: usize = 1 << 14;
-/// How long the vectors of a new network start. Embeddings are about as long as one
-/// (docs/notes/selection.md).
-const LENGTH: f64 = 4.0;
+/// How long the vectors of a new network start: about as long as an embedding. Longer ones
+/// fit the examples before the layers below have learnt from them, which only some data
+/// forgives (docs/notes/selection.md).
+const LENGTH: f64 = 1.0;
 
 /// Lets the classes of a new network start from the examples `chosen`; those without any
 /// stay as they are. The output layer holds the classes of a range.

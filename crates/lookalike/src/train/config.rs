@@ -75,9 +75,8 @@ pub struct TrainConfig {
     pub storage: Storage,
     /// Spread of the initial weights.
     pub init: Init,
-    /// Where the vectors of classes start; unset, see [`TrainConfig::class_start`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub class_start: Option<ClassStart>,
+    /// Where the vectors of classes start.
+    pub class_start: ClassStart,
     /// Examples that are shuffled together; unset, all of them. Blocks of neighbours are
     /// shuffled first, so that of a large file only so many are needed at a time.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,7 +146,7 @@ impl Default for TrainConfig {
             normalise: Normalise::L2,
             storage: Storage::F32,
             init: Init::default(),
-            class_start: None,
+            class_start: ClassStart::Examples,
             shuffle_window: None,
             batch: 256,
             epochs: 5,
@@ -286,7 +285,7 @@ impl TrainConfig {
             loss: Some(Loss::Softmax),
             hidden: vec![128],
             activation: Activation::Relu,
-            class_start: Some(ClassStart::Random),
+            class_start: ClassStart::Random,
             lr: 1e-4,
             lr_schedule: RateSchedule::Constant,
             batch: 256,
@@ -484,15 +483,6 @@ impl TrainConfig {
         self.loss.unwrap_or(by_default)
     }
 
-    /// Where the vectors of classes start unless told otherwise: at random, but for networks
-    /// of ReLUs, whose units hard negatives would shut for good. From the examples gains much
-    /// on lists of words and loses as much on names (docs/notes/selection.md).
-    pub fn class_start(&self) -> ClassStart {
-        let is_shut = self.sparse.is_none() && self.activation == Activation::Relu;
-        let by_default = if is_shut { ClassStart::Examples } else { ClassStart::Random };
-        self.class_start.unwrap_or(by_default)
-    }
-
     /// The learning rate of a step (from 0) of a run of `planned` steps.
     pub fn rate_at(&self, iteration: u64, planned: u64) -> f32 {
         let warmed =
@@ -665,20 +655,15 @@ mod tests {
     }
 
     #[test]
-    fn loss_and_start_follow_sampler_and_sparse_weights() {
+    fn loss_follows_the_sampler_and_the_paper_has_its_own_start() {
         let plain = TrainConfig::default();
-        assert_eq!((plain.loss(), plain.class_start()), (Loss::SoftmaxEach, ClassStart::Random));
-        let relu = TrainConfig { activation: Activation::Relu, ..plain.clone() };
-        assert_eq!(relu.class_start(), ClassStart::Examples);
+        assert_eq!((plain.loss(), plain.class_start), (Loss::SoftmaxEach, ClassStart::Examples));
         let full = TrainConfig { sampler: SamplerKind::Full, ..plain.clone() };
         assert_eq!(full.loss(), Loss::Softmax);
-        let sparse = TrainConfig { sparse: Some(SparseConfig::default()), ..plain.clone() };
-        assert_eq!((sparse.loss(), sparse.class_start()), (Loss::SoftmaxEach, ClassStart::Random));
-        let told =
-            TrainConfig { loss: Some(Loss::Logistic), class_start: Some(ClassStart::Examples), ..plain };
-        assert_eq!((told.loss(), told.class_start()), (Loss::Logistic, ClassStart::Examples));
+        let told = TrainConfig { loss: Some(Loss::Logistic), ..plain };
+        assert_eq!(told.loss(), Loss::Logistic);
         let paper = TrainConfig::preset("paper").unwrap();
-        assert_eq!((paper.loss(), paper.class_start()), (Loss::Softmax, ClassStart::Random));
+        assert_eq!((paper.loss(), paper.class_start), (Loss::Softmax, ClassStart::Random));
     }
 
     #[test]

@@ -169,6 +169,17 @@ fn take_in_examples(model: &mut Model, config: &TrainConfig, data: &FurtherData<
     model.neighbours = model.neighbours.take().map(|kept| kept.with(examples, chosen));
 }
 
+/// How much examples count, in training, of which each epoch has all `num_new` new ones and
+/// `an_epoch` of the others, which are a `share` of those there are. A class would be taken
+/// for as many times more probable as its examples are shown more often; so what is shown
+/// less often counts more, and all count 1 on average.
+pub fn rehearsal_weights(examples: Examples<'_>, num_new: usize, an_epoch: usize, share: f64) -> Vec<f32> {
+    let (new, an_epoch) = (num_new as f64, an_epoch as f64);
+    let of_new = (new + an_epoch) / (new + an_epoch / share);
+    let counts = |i: usize| if i < num_new { of_new } else { of_new / share };
+    (0..examples.len()).map(|i| (f64::from(examples.weight(i)) * counts(i)) as f32).collect()
+}
+
 /// A share of the examples that teach something: drawn by lot, others for every seed and
 /// every model that is trained further, and more of them for a larger share.
 pub fn rehearsed(examples: Examples<'_>, share: f64, model: &Model, seed: u64) -> Dataset {

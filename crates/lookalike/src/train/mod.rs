@@ -34,7 +34,7 @@ mod trainer;
 
 pub use config::{AUTO, ClassStart, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
 pub use context::StepContext;
-pub use further::{FurtherData, rehearsed};
+pub use further::{FurtherData, rehearsal_weights, rehearsed};
 pub use keeper::InMemory;
 pub use record::ProposedNegatives;
 pub use rehearsal::Rehearsal;

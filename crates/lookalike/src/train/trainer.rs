@@ -179,7 +179,7 @@ impl<'a> Trainer<'a> {
         };
         let model = Model::new(network, frequencies);
         let mut trainer = Self::start(Checkpoint { model, state }, shard, examples, cpu)?;
-        if trainer.state.config.class_start() == ClassStart::Examples {
+        if trainer.state.config.class_start == ClassStart::Examples {
             let (network, classes) = (&mut trainer.model.network, trainer.shard.classes());
             start_classes(cpu, network, &trainer.examples, &trainer.order, classes);
         }

@@ -7,7 +7,9 @@ use lookalike::artifact::{self, SavedModel};
 use lookalike::data::{Dataset, Examples};
 use lookalike::model::{Model, Normalise};
 use lookalike::text::Vocabulary;
-use lookalike::train::{FurtherData, TrainConfig, TrainError, Trainer, TrainingRecord, rehearsed};
+use lookalike::train::{
+    FurtherData, TrainConfig, TrainError, Trainer, TrainingRecord, rehearsal_weights, rehearsed,
+};
 use lookalike_kernels::Cpu;
 use lookalike_report::human;
 
@@ -32,8 +34,8 @@ pub(crate) struct FurtherArguments {
     #[arg(long, requires = "from")]
     freeze_input: bool,
     /// Train in each epoch on this share of the earlier examples again, others every time, so
-    /// that old classes are not forgotten [default: 0.25 where the model keeps examples or
-    /// --rehearse-from is given]
+    /// that old classes are not forgotten; they count as much more as they are shown less
+    /// often [default: 0.35 where the model keeps examples or --rehearse-from is given]
     #[arg(long, value_name = "SHARE", requires = "from")]
     rehearse: Option<f64>,
     /// The earlier examples, where the model keeps none; may be given several times
@@ -49,7 +51,14 @@ enum VocabularyName {
     Keep,
 }
 
-const REHEARSED_SHARE: f64 = 0.25;
+/// What is new is seen four times and the rest about once and a half, in large batches where
+/// an epoch has many examples: about a third of the time of one training on all
+/// (docs/notes/incremental.md).
+const REHEARSED_SHARE: f64 = 0.35;
+const EPOCHS: usize = 4;
+const BATCH_LARGE: usize = 1024;
+/// Steps of an epoch, at least, for a batch to be larger than the model's were.
+const STEPS_MIN: usize = 25;
 
 /// A model and the examples it is trained further on.
 pub(super) struct Further {
@@ -87,12 +96,21 @@ impl Further {
         };
         let SavedModel { model, record: TrainingRecord { mut config, .. } } = artifact::load(directory)?;
         config.frozen_features = if further.freeze_input { model.num_features() } else { 0 };
+        // Bad settings are found before anything is read, and those given hold afterwards.
         arguments.settings.apply(&mut config)?;
         let new =
             input::for_further(&arguments.train, &model, vocabulary, &arguments.read, &arguments.weights)?;
         let num_new = new.view().len();
+        let an_epoch = num_new + (further.share() * model.frequencies.num_examples as f64) as usize;
+        config.batch = config.batch.max((an_epoch / STEPS_MIN).min(BATCH_LARGE));
+        config.epochs = EPOCHS;
+        arguments.settings.apply(&mut config)?;
         let (old, rehearsed_an_epoch) = further.rehearsed(&model, &config, &new, arguments)?;
-        let data = Input::join(new, &old);
+        let mut data = Input::join(new, &old);
+        let share = further.share();
+        if rehearsed_an_epoch > 0 && share < 1.0 {
+            data.set_weights(rehearsal_weights(data.view(), num_new, rehearsed_an_epoch, share));
+        }
         Ok(Self { start: FurtherStart { model, config, num_new, rehearsed_an_epoch }, data })
     }
 
@@ -125,6 +143,10 @@ impl Further {
 }
 
 impl FurtherArguments {
+    fn share(&self) -> f64 {
+        self.rehearse.unwrap_or(REHEARSED_SHARE)
+    }
+
     /// The earlier examples that are trained on again, and how many of them in each epoch.
     fn rehearsed(
         &self,
@@ -133,7 +155,7 @@ impl FurtherArguments {
         new: &Input,
         arguments: &TrainArguments,
     ) -> anyhow::Result<(Vec<Dataset>, usize)> {
-        let share = self.rehearse.unwrap_or(REHEARSED_SHARE);
+        let share = self.share();
         if !(0.0..=1.0).contains(&share) {
             return Err(usage(format!("--rehearse is {share}, but must be a share from 0 to 1")));
         }

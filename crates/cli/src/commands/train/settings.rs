@@ -189,9 +189,7 @@ impl SettingArguments {
         set(&mut config.normalise, &self.normalise);
         set(&mut config.init.input_scale, &self.input_scale);
         set(&mut config.init.output_scale, &self.output_scale);
-        if self.class_start.is_some() {
-            config.class_start = self.class_start;
-        }
+        set(&mut config.class_start, &self.class_start);
         set(&mut config.storage, &self.storage);
         set(&mut config.lr, &self.lr);
         set(&mut config.lr_schedule, &self.lr_schedule);

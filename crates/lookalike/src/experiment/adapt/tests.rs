@@ -86,7 +86,7 @@ fn hashing_follows_a_trained_model_and_static_samplers_do_not() {
         budget: Some(20),
         sampler: SamplerKind::Full,
         // At the start all classes are much alike.
-        class_start: Some(ClassStart::Random),
+        class_start: ClassStart::Random,
         ..TrainConfig::default()
     };
     let examples = train.view();

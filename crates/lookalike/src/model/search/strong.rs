@@ -1,20 +1,27 @@
 //! For each feature, the classes that weigh it most.
 //!
 //! Walking all postings of an example's features scores every class by its sparse
-//! weights, and common features have postings for most classes. Here each feature lists
-//! the [`LIST_MAX`] classes with the largest weights, largest first, and an example walks
-//! the lists of its strongest features, and the fewer it has the more of each: the sums
-//! say well enough which classes could be meant. Cost: a fixed number of additions an
-//! example, however many classes there are. Memory: at most 8 bytes a weight.
+//! weights. Where these are few, as for an example of few words, that is what is done, and
+//! the sums are whole. But common features have postings for most classes. So each feature
+//! also lists the [`LIST_MAX`] classes with the largest weights, largest first, and an
+//! example walks the lists of its strongest features, and the fewer it has the more of
+//! each: the sums say well enough which classes could be meant. Cost: a fixed number of
+//! additions an example, however many classes there are. Memory: at most 8 bytes a weight.
 
 use rayon::prelude::*;
 
-use crate::model::SparsePart;
+use crate::model::{Postings, SparsePart};
 
 /// Classes in a feature's list at most.
 const LIST_MAX: usize = 2000;
 /// Features of an example that are asked at most.
 const FEATURES_MAX: usize = 48;
+/// How many times as many additions whole postings may take as lists do: they are in the
+/// order of classes, so that an addition costs less, and fewer classes have to be scored
+/// once sums are whole.
+const WHOLE_TIMES: usize = 8;
+/// Whole sums are read in the order of classes: so many cost as much as an addition.
+const READ_PER_ADDITION: usize = 8;
 
 /// The classes that weigh each feature most, in descending order of weight.
 #[derive(Clone, Debug)]
@@ -27,20 +34,28 @@ pub struct StrongClasses {
 #[derive(Debug, Default)]
 pub struct StrongScratch {
     strongest: Vec<(u32, f32)>,
-    /// A sum a class; zero but for `met`.
+    /// A sum a class: bias and all weights, or some weights, and zero but for `met`.
     sums: Vec<f32>,
     met: Vec<u32>,
+    is_whole: bool,
 }
 
 impl StrongScratch {
-    /// Classes that were met, some perhaps twice.
+    /// Bias and weights of every class, where all weights of the features were added up.
+    pub fn whole(&self) -> Option<&[f32]> {
+        self.is_whole.then_some(&self.sums[..])
+    }
+
+    /// Classes that were met, some perhaps twice, where not all weights were.
     pub fn met(&self) -> &[u32] {
         &self.met
     }
 
-    /// What was added up for a class.
-    pub fn sum(&self, class: u32) -> f32 {
-        self.sums.get(class as usize).copied().unwrap_or(0.0)
+    /// What the weights of a class add up to, as far as they were met.
+    pub fn sum(&self, class: u32, bias: &[f32]) -> f32 {
+        let class = class as usize;
+        let sum = self.sums.get(class).copied().unwrap_or(0.0);
+        if self.is_whole { sum - bias[class] } else { sum }
     }
 }
 
@@ -64,21 +79,40 @@ impl StrongClasses {
         Self { offsets: crate::model::lists::offsets(&lengths), lists: lists.concat() }
     }
 
-    /// Adds up what the lists of an example's features give each class, with at most
-    /// about `additions` of them; values are multiplied with `factor`.
+    /// Adds up what the features of an example give each class, beside its bias, with all
+    /// their `postings` where these are few, or else with at most about `additions` of the
+    /// lists; values are multiplied with `factor`.
     pub fn walk(
         &self,
+        postings: &Postings,
         (ids, values): (&[u32], &[f32]),
         factor: f32,
-        num_classes: usize,
+        bias: &[f32],
         additions: usize,
         scratch: &mut StrongScratch,
     ) {
-        let StrongScratch { strongest, sums, met } = scratch;
-        met.drain(..).for_each(|class| sums[class as usize] = 0.0);
-        sums.resize(num_classes, 0.0);
+        let StrongScratch { strongest, sums, met, is_whole } = scratch;
         strongest.clear();
         strongest.extend(ids.iter().zip(values).map(|(&id, &value)| (id, value * factor)));
+        let was_whole = *is_whole;
+        let all: usize = ids.iter().map(|&id| postings.of(id).0.len()).sum();
+        *is_whole = all + bias.len() / READ_PER_ADDITION <= additions.saturating_mul(WHOLE_TIMES);
+        if *is_whole {
+            met.clear();
+            sums.clear();
+            sums.extend_from_slice(bias);
+            for &(id, strength) in strongest.iter() {
+                let (classes, weights) = postings.of(id);
+                let pairs = classes.iter().zip(weights);
+                pairs.for_each(|(&class, weight)| sums[class as usize] += strength * weight);
+            }
+            return;
+        }
+        if was_whole {
+            sums.clear();
+        }
+        met.drain(..).for_each(|class| sums[class as usize] = 0.0);
+        sums.resize(bias.len(), 0.0);
         if strongest.len() > FEATURES_MAX {
             let strength =
                 |a: &(u32, f32), b: &(u32, f32)| b.1.abs().total_cmp(&a.1.abs()).then(a.0.cmp(&b.0));
@@ -107,17 +141,32 @@ mod tests {
     use crate::model::SparseStart;
 
     /// Class `c` weighs feature 0 by `c`, and one of features 1 to 60 by 1.
-    fn lists(classes: usize) -> StrongClasses {
+    fn part(classes: usize) -> SparsePart {
         let rows = (0..classes as u32).flat_map(|class| [0, 1 + class % 60]);
         let weights = (0..classes).flat_map(|class| [class as f32, 1.0]);
         let (lengths, start) = (vec![2; classes], (1.0, SparseStart::Centroid));
-        let part = SparsePart::from_parts(&lengths, rows.collect(), weights.collect(), start, &[]);
-        StrongClasses::new(&part, 61)
+        SparsePart::from_parts(&lengths, rows.collect(), weights.collect(), start, &[])
     }
 
-    fn met(lists: &StrongClasses, query: (&[u32], &[f32]), classes: usize, additions: usize) -> Vec<u32> {
+    fn walk(
+        part: &SparsePart,
+        query: (&[u32], &[f32]),
+        factor: f32,
+        additions: usize,
+        scratch: &mut StrongScratch,
+    ) {
+        let lists = StrongClasses::new(part, 61);
+        let bias = bias(part.num_classes());
+        lists.walk(part.postings(61), query, factor, &bias, additions, scratch);
+    }
+
+    fn bias(classes: usize) -> Vec<f32> {
+        (0..classes).map(|class| (class % 4) as f32).collect()
+    }
+
+    fn met(part: &SparsePart, query: (&[u32], &[f32]), additions: usize) -> Vec<u32> {
         let mut scratch = StrongScratch::default();
-        lists.walk(query, 2.0, classes, additions, &mut scratch);
+        walk(part, query, 2.0, additions, &mut scratch);
         let mut met = scratch.met().to_vec();
         met.sort_unstable();
         met
@@ -125,36 +174,56 @@ mod tests {
 
     #[test]
     fn a_list_holds_the_largest_weights_and_is_walked_from_the_largest() {
-        let classes = LIST_MAX + 100;
-        let lists = lists(classes);
-        let all = met(&lists, (&[0], &[1.0]), classes, usize::MAX);
-        assert_eq!(all, (100..classes as u32).collect::<Vec<_>>());
-        let some = met(&lists, (&[0], &[1.0]), classes, 3);
+        let classes = WHOLE_TIMES * LIST_MAX + 100;
+        let part = part(classes);
+        let listed = met(&part, (&[0], &[1.0]), LIST_MAX);
+        assert_eq!(listed, (classes as u32 - LIST_MAX as u32..classes as u32).collect::<Vec<_>>());
+        let some = met(&part, (&[0], &[1.0]), 3);
         assert_eq!(some, [classes as u32 - 3, classes as u32 - 2, classes as u32 - 1]);
         // Additions are shared out among the features.
-        assert_eq!(met(&lists, (&[0, 1], &[1.0, 1.0]), classes, 4).len(), 4);
-        assert_eq!(met(&lists, (&[0, 1], &[1.0, 1.0]), classes, 3).len(), 4);
+        assert_eq!(met(&part, (&[0, 1], &[1.0, 1.0]), 4).len(), 4);
+        assert_eq!(met(&part, (&[0, 1], &[1.0, 1.0]), 3).len(), 4);
+    }
+
+    #[test]
+    fn sums_are_whole_where_all_weights_are_few() {
+        let classes = WHOLE_TIMES * READ_PER_ADDITION * 10;
+        let (part, bias) = (part(classes), bias(classes));
+        // As many additions as classes that weigh feature 0, and as reading them all costs.
+        let additions = 10 * (READ_PER_ADDITION + 1);
+        let mut scratch = StrongScratch::default();
+        walk(&part, (&[0, 7], &[0.5, -3.0]), 2.0, additions, &mut scratch);
+        assert!(scratch.whole().is_none());
+        walk(&part, (&[0], &[0.5]), 2.0, additions, &mut scratch);
+        assert!(scratch.whole().is_some() && scratch.met().is_empty());
+        walk(&part, (&[0, 7], &[0.5, -3.0]), 2.0, usize::MAX, &mut scratch);
+        for class in 0..classes as u32 {
+            let of_seven = if class % 60 == 6 { -6.0 } else { 0.0 };
+            let expected = class as f32 + of_seven;
+            assert_eq!(scratch.sum(class, &bias), expected, "class {class}");
+            assert_eq!(scratch.whole().unwrap()[class as usize], expected + bias[class as usize]);
+        }
     }
 
     #[test]
     fn sums_are_those_of_the_strongest_features_and_of_one_query_alone() {
-        let (classes, lists) = (300, lists(300));
-        let mut scratch = StrongScratch::default();
-        lists.walk((&[0, 7], &[0.5, -3.0]), 2.0, classes, usize::MAX, &mut scratch);
-        for class in 0..classes as u32 {
-            let of_seven = if class % 60 == 6 { -6.0 } else { 0.0 };
-            assert_eq!(scratch.sum(class), class as f32 + of_seven, "class {class}");
-        }
-        // Feature 0 is the weakest of more than are asked.
+        let (part, bias) = (part(300), bias(300));
+        // Feature 0 is the weakest of more than are asked; of each other's five classes
+        // two are walked.
         let ids: Vec<u32> = (0..=FEATURES_MAX as u32).collect();
         let values: Vec<f32> = ids.iter().map(|&id| 0.5 + id as f32).collect();
-        lists.walk((&ids, &values), 1.0, classes, usize::MAX, &mut scratch);
-        for class in 0..classes as u32 {
-            let feature = 1 + class % 60;
-            let expected = if feature <= FEATURES_MAX as u32 { 0.5 + feature as f32 } else { 0.0 };
-            assert_eq!(scratch.sum(class), expected, "class {class}");
+        let mut scratch = StrongScratch::default();
+        for before in [usize::MAX, 3] {
+            walk(&part, (&[0], &[1.0]), 1.0, before, &mut scratch);
+            walk(&part, (&ids, &values), 1.0, 70, &mut scratch);
+            for class in 0..300 {
+                let feature = 1 + class % 60;
+                let is_walked = feature <= FEATURES_MAX as u32 && class < 120;
+                let expected = if is_walked { 0.5 + feature as f32 } else { 0.0 };
+                assert_eq!(scratch.sum(class, &bias), expected, "class {class}");
+            }
         }
-        lists.walk((&[], &[]), 1.0, classes, usize::MAX, &mut scratch);
-        assert!((0..classes as u32).all(|class| scratch.sum(class) == 0.0) && scratch.met().is_empty());
+        walk(&part, (&[], &[]), 1.0, 0, &mut scratch);
+        assert!((0..300).all(|class| scratch.sum(class, &bias) == 0.0) && scratch.met().is_empty());
     }
 }
