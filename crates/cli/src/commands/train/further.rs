@@ -96,16 +96,15 @@ impl Further {
         };
         let SavedModel { model, record: TrainingRecord { mut config, .. } } = artifact::load(directory)?;
         config.frozen_features = if further.freeze_input { model.num_features() } else { 0 };
-        // Bad settings are found before anything is read, and those given hold afterwards.
+        config.epochs = EPOCHS;
         arguments.settings.apply(&mut config)?;
         let new =
             input::for_further(&arguments.train, &model, vocabulary, &arguments.read, &arguments.weights)?;
         let num_new = new.view().len();
-        let an_epoch = num_new + (further.share() * model.frequencies.num_examples as f64) as usize;
-        config.batch = config.batch.max((an_epoch / STEPS_MIN).min(BATCH_LARGE));
-        config.epochs = EPOCHS;
-        arguments.settings.apply(&mut config)?;
         let (old, rehearsed_an_epoch) = further.rehearsed(&model, &config, &new, arguments)?;
+        config.batch = config.batch.max(((num_new + rehearsed_an_epoch) / STEPS_MIN).min(BATCH_LARGE));
+        // A batch that was given holds.
+        arguments.settings.apply(&mut config)?;
         let mut data = Input::join(new, &old);
         let share = further.share();
         if rehearsed_an_epoch > 0 && share < 1.0 {
