@@ -9,8 +9,8 @@ use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
 use super::approximate::score_chosen;
-use super::exact::SparseQueries;
 use super::few::{FewClasses, FewScratch, Query};
+use super::sparse_queries::SparseQueries;
 use super::tile::TILE_CLASSES;
 use crate::data::Examples;
 use crate::model::{Embeddings, Model, NeighbourScratch};

@@ -26,6 +26,7 @@ mod few;
 mod predictor;
 mod ranking;
 mod sharded;
+mod sparse_queries;
 mod tile;
 
 pub use approximate::{RescoreScratch, rescore};
@@ -33,8 +34,9 @@ pub use ask::{Ask, Search};
 pub(crate) use best::Best;
 pub use effort::{INDEXED_CLASSES_MIN, Recall, index};
 pub use evaluate::Evaluation;
-pub use exact::{SparseQueries, TopKScratch, top_k};
+pub use exact::{TopKScratch, top_k};
 pub use explain::{Contributions, Explainer, contributions};
 pub use predictor::{NamedClass, Predictor};
 pub use ranking::{Ranked, TopK};
 pub(crate) use sharded::join_ranks;
+pub use sparse_queries::SparseQueries;

@@ -159,7 +159,7 @@ impl BitRows<'_> {
         blocks.iter().skip(block).step_by(self.words / BLOCK_WORDS)
     }
 
-    /// Asks memory for some of them.
+    /// Prefetches some of them.
     pub(crate) fn prefetch(&self, block: usize, examples: std::ops::Range<usize>) {
         examples.for_each(|example| prefetch(self.bits, example * self.words + block * BLOCK_WORDS));
     }

@@ -15,10 +15,11 @@ use lookalike_kernels::Cpu;
 
 use super::class_start::start_new_classes;
 use super::config::TrainConfig;
+use super::error::TrainError;
 use super::rehearsal::Rehearsal;
 use super::sparse::hold_out;
 use super::state::{BestScore, Checkpoint, Progress, TrainingState};
-use super::trainer::{TrainError, Trainer};
+use super::trainer::Trainer;
 use crate::collective::Shard;
 use crate::data::{DataFingerprint, Dataset, Examples};
 use crate::model::{ClassFrequencies, Growth, Model, SparsePart};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::error::TrainError;
 use super::state::Progress;
-use super::trainer::{StepReport, TrainError, Trainer};
+use super::trainer::{StepReport, Trainer};
 use crate::data::Examples;
 use crate::metrics::MetricOptions;
 use crate::predict::Evaluation;

@@ -12,8 +12,9 @@ use std::sync::Arc;
 use lookalike_kernels::Cpu;
 
 use super::config::TrainConfig;
+use super::error::TrainError;
 use super::state::TrainingState;
-use super::trainer::{TrainError, Trainer};
+use super::trainer::Trainer;
 use crate::collective::{Agreement, Collective, Shard};
 use crate::data::Examples;
 use crate::metrics::{MetricOptions, MetricsError};

@@ -79,7 +79,7 @@ impl Codes {
         self.bias.is_empty()
     }
 
-    /// Asks memory for some rows: they lie anywhere, and are scored soon.
+    /// Prefetches some rows: they lie anywhere, and are scored soon.
     pub(super) fn ask_for(&self, query: &CodedQuery, range: Range<usize>) {
         let stride = query.values.len();
         let bytes = range.start * stride..range.end * stride;

@@ -1,0 +1,39 @@
+//! The mean of the class vectors, which tables may hash without.
+
+use rayon::prelude::*;
+
+use super::fill::CHUNK;
+use crate::collective::Shard;
+use crate::model::RowsView;
+
+/// The mean of the class vectors, as it was at the last refresh.
+#[derive(Debug, Default)]
+pub(super) struct ClassMean {
+    pub(super) mean: Vec<f32>,
+    /// Sums of [`CHUNK`]s of classes, which are added up in their order.
+    sums: Vec<f32>,
+    /// Where other ranks have more classes.
+    pub(super) shard: Option<Shard>,
+}
+
+impl ClassMean {
+    pub(super) fn take(&mut self, class_vectors: RowsView<'_>) {
+        let (classes, dim) = (class_vectors.len(), class_vectors.dim);
+        let of_all = self.shard.as_ref().map_or(classes, Shard::num_classes);
+        self.sums.clear();
+        self.sums.resize(classes.div_ceil(CHUNK) * dim, 0.0);
+        self.sums.par_chunks_exact_mut(dim).enumerate().for_each(|(chunk, sum)| {
+            for class in chunk * CHUNK..((chunk + 1) * CHUNK).min(classes) {
+                class_vectors.add_row(class, sum);
+            }
+        });
+        self.mean.clear();
+        self.mean.resize(dim, 0.0);
+        for sum in self.sums.chunks_exact(dim) {
+            self.mean.iter_mut().zip(sum).for_each(|(mean, x)| *mean += x / of_all as f32);
+        }
+        if let Some(shard) = &self.shard {
+            shard.collective().sum_f32(&mut self.mean);
+        }
+    }
+}

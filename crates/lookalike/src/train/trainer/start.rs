@@ -1,0 +1,203 @@
+//! How a trainer comes about: with a new model, or with one that goes on.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lookalike_kernels::Cpu;
+
+use super::Trainer;
+use super::refresh::{restore, restore_near};
+use crate::collective::{Collective, Shard};
+use crate::data::{DataFingerprint, Examples};
+use crate::hashing::Incremental;
+use crate::model::{ClassFrequencies, Model, Network};
+use crate::optim::NetworkMoments;
+use crate::sampling::{self, SamplerKind};
+use crate::train::changed::ChangedClasses;
+use crate::train::class_start::start_classes;
+use crate::train::config::{ClassStart, ConfigError, TrainConfig};
+use crate::train::error::TrainError;
+use crate::train::sharded;
+use crate::train::sparse::{SparseTraining, hold_out};
+use crate::train::stages::StageTimes;
+use crate::train::state::{BestScore, Checkpoint, Progress, TrainingState};
+use crate::train::step::{Proposer, Step};
+
+impl<'a> Trainer<'a> {
+    /// A new model for these examples.
+    pub fn new(config: TrainConfig, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        Self::new_on(sharded::alone(), config, examples, cpu)
+    }
+
+    /// A new model on several ranks, each with its own trainer: they all call the same
+    /// methods in the same order.
+    pub fn new_on(
+        collective: Arc<dyn Collective>,
+        config: TrainConfig,
+        examples: Examples<'a>,
+        cpu: Cpu,
+    ) -> Result<Self, TrainError> {
+        let start = Instant::now();
+        config.check(&examples)?;
+        config.check_memory(examples.num_features, examples.num_classes)?;
+        let shape = config.network(examples.num_features, examples.num_classes);
+        let shard = Shard::new(collective, examples.num_classes);
+        let mut network = Network::random_shard(shape, config.init, config.seed, shard.classes());
+        let frequencies = ClassFrequencies::of(&examples);
+        network.output.bias.fill(config.loss().over_candidates().starting_bias(examples.num_classes));
+        let state = TrainingState {
+            config,
+            progress: Progress::default(),
+            moments: NetworkMoments::of(&network),
+            data: Some(DataFingerprint::of(&examples)),
+            held_out: None,
+            rehearsal: None,
+            best: BestScore::default(),
+            refresh: None,
+        };
+        let model = Model::new(network, frequencies);
+        let mut trainer = Self::start(Checkpoint { model, state }, shard, examples, cpu)?;
+        if trainer.state.config.class_start == ClassStart::Examples {
+            let (network, classes) = (&mut trainer.model.network, trainer.shard.classes());
+            start_classes(cpu, network, &trainer.examples, &trainer.order, classes);
+        }
+        trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
+        Ok(trainer)
+    }
+
+    /// Goes on with the data that the model was trained on; settings that do not
+    /// belong to the model may have been changed in between.
+    pub fn resume(checkpoint: Checkpoint, examples: Examples<'a>, cpu: Cpu) -> Result<Self, TrainError> {
+        Self::resume_on(sharded::alone(), checkpoint, examples, cpu)
+    }
+
+    /// As [`resume`](Self::resume), on several ranks: the checkpoint is what this one holds
+    /// ([`load_checkpoint_on`](crate::artifact::load_checkpoint_on)).
+    pub fn resume_on(
+        collective: Arc<dyn Collective>,
+        checkpoint: Checkpoint,
+        examples: Examples<'a>,
+        cpu: Cpu,
+    ) -> Result<Self, TrainError> {
+        let Checkpoint { model, state } = &checkpoint;
+        state.config.check(&examples)?;
+        check_sizes(model, &examples)?;
+        state.config.check_model(model)?;
+        let found = DataFingerprint::of(&examples);
+        if let Some(expected) = &state.data {
+            if expected.examples != found.examples {
+                let (model, data) = (expected.examples, found.examples);
+                return Err(TrainError::OtherData { what: "training examples", model, data });
+            }
+            if *expected != found {
+                let (expected, found) = (expected.crc32, found.crc32);
+                return Err(TrainError::ChangedData { expected, found });
+            }
+        }
+        let shard = Shard::new(collective, examples.num_classes);
+        let (here, wanted) = (model.network.output.len, shard.classes().len());
+        if here != wanted {
+            return Err(TrainError::OtherData { what: "classes on this rank", model: here, data: wanted });
+        }
+        Self::start(checkpoint, shard, examples, cpu)
+    }
+
+    pub(in crate::train) fn start(
+        checkpoint: Checkpoint,
+        shard: Shard,
+        examples: Examples<'a>,
+        cpu: Cpu,
+    ) -> Result<Self, TrainError> {
+        let Checkpoint { mut model, mut state } = checkpoint;
+        sharded::check(&state.config, &shard)?;
+        sharded::agree(&state, cpu, &shard)?;
+        let config = &state.config;
+        let output = &model.network.output;
+        let mut proposer = proposer(config, &model, &shard)?;
+        let tracks_changes = config.sampler.uses_tables() && config.lsh.incremental != Incremental::Never;
+        let changed = ChangedClasses::new(if tracks_changes { output.len } else { 0 });
+        // Examples without a label or a weight teach nothing here and are left out.
+        let teaches = |&i: &u32| examples.teaches(i as usize);
+        let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
+        let held_out_max = config.held_out_max();
+        // Those of a part that was dropped come back with the next epoch.
+        let are_out = held_out_max > 0 || state.progress.position > 0;
+        let held_out = match state.held_out.take().filter(|_| are_out) {
+            Some(held_out) => {
+                order.retain(|i| held_out.binary_search(i).is_err());
+                held_out
+            }
+            None => hold_out(&mut order, held_out_max, config.seed),
+        };
+        let mut sparse = config.sparse.map(|sparse| {
+            if model.sparse.is_none() {
+                SparseTraining::start(sparse, &shard, &mut model, &examples, &order, &held_out)
+            } else {
+                let epoch_steps = order.len().div_ceil(config.batch) as u64;
+                let is_trained = config.sparse_rate_at(state.progress.iteration, epoch_steps) == 0.0;
+                SparseTraining::resume(sparse, &shard, &model, is_trained, &examples, &order)
+            }
+        });
+        state.held_out = (held_out_max > 0 || !held_out.is_empty()).then_some(held_out);
+        if let Some(rehearsal) = &state.rehearsal {
+            rehearsal.leave_epoch(&mut order, &examples, config.seed, state.progress.epoch);
+        }
+        // A file may say anything.
+        let position = state.progress.position;
+        if position > 0 && position >= order.len() {
+            let (what, model, data) = ("examples done in this epoch", position, order.len());
+            return Err(TrainError::OtherData { what, model, data });
+        }
+        let refresh = state.refresh.take().filter(|_| position > 0);
+        let is_restored = refresh.is_some_and(|refresh| {
+            restore(&refresh, state.config.seed, &mut proposer)
+                && restore_near(&refresh, sparse.as_mut(), &model)
+        });
+        // Ranks refresh together or not at all.
+        let has_tables = !shard.collective().any(!is_restored);
+        Ok(Self {
+            schedule: state.config.lsh.schedule(),
+            model,
+            state,
+            cpu,
+            examples,
+            proposer,
+            step: Step::of(&shard),
+            shard,
+            sparse,
+            times: StageTimes::default(),
+            order,
+            order_epoch: None,
+            has_tables,
+            sparse_diverged_at: None,
+            is_settled: false,
+            changed,
+        })
+    }
+}
+
+/// Who proposes negatives of a shard's classes.
+pub(super) fn proposer(config: &TrainConfig, model: &Model, shard: &Shard) -> Result<Proposer, ConfigError> {
+    let kind = config.sampler;
+    if kind == SamplerKind::Full {
+        return Ok(Proposer::All);
+    }
+    let setup = config.setup(&model.frequencies.examples_of_class, model.network.output.dim);
+    let sampler = match shard.is_whole() {
+        true => sampling::build(kind, &setup)?,
+        false => sampling::build_sharded(kind, &setup, shard)?,
+    };
+    Ok(Proposer::Sampler(sampler))
+}
+
+fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError> {
+    for (what, model, data) in [
+        ("features", model.num_features(), examples.num_features),
+        ("classes", model.num_classes(), examples.num_classes),
+    ] {
+        if model != data {
+            return Err(TrainError::OtherData { what, model, data });
+        }
+    }
+    Ok(())
+}
