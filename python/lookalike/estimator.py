@@ -31,6 +31,10 @@ _TRAINING_FILE = "training.safetensors"
 _MATRIX_ELEMENTS_MAX = 1 << 31
 # Parameters that are no settings of the library by the same name; all others are.
 _NO_SETTINGS = ("random_state", "preset", "settings", "text", "threads", "verbose", "class_weight")
+# Examples, classes, feature values and labels of data of which nothing is known yet.
+_ANY_DATA = (1, 2, 1, 1)
+# What `fit` is told about watching a run, where nobody watches.
+_NOT_WATCHED = (None, 1, None, None, (1,))
 
 
 class ExtremeClassifier(ClassifierMixin, BaseEstimator):
@@ -336,6 +340,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         y = _labels.as_array(y)
         if settings is None and self.preset not in (None, "auto"):
             settings = self._settings_for(None)
+        self._check_run(settings or self._settings_for(_ANY_DATA), watching)
         features = self._features(X, reset=True)
         examples = len(features[0]) - 1
         if _labels.num_examples(y) != examples:
@@ -362,10 +367,16 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
             self._model.set_text(self._vectoriser, [str(label) for label in self.classes_])
         self._warn_if_interrupted(outcome)
 
-    def _options(self, progress: Progress, watching: Any) -> RunOptions:
-        eval_set, every, patience, time_limit, k = watching or (None, 1, None, None, (1,))
+    @staticmethod
+    def _check_run(settings: dict[str, Any], watching: Any) -> None:
+        """What means nothing is said before texts become features."""
+        eval_set, _, patience, time_limit, k = watching or _NOT_WATCHED
         if patience is not None and eval_set is None:
             raise ValueError("patience needs an eval_set to look at")
+        _native.check_run(json.dumps(settings), _metrics_at(k), time_limit)
+
+    def _options(self, progress: Progress, watching: Any) -> RunOptions:
+        eval_set, every, patience, time_limit, k = watching or _NOT_WATCHED
         validation = None
         if eval_set is not None:
             features = self._features(eval_set[0], reset=False)
@@ -377,7 +388,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
             "callback": progress,
             "validation": validation,
             "every_epochs": every,
-            "metrics": json.dumps(merged(json.loads(_native.metric_settings()), {"k": list(k)})),
+            "metrics": _metrics_at(k),
             "patience": patience,
             "time_limit": time_limit,
         }
@@ -656,6 +667,10 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
             state["_model"] = _from_files(state["_model"])
             state["_vectoriser"] = state["_model"].vectoriser()
         super().__setstate__(state)
+
+
+def _metrics_at(k: Sequence[int]) -> str:
+    return json.dumps(merged(json.loads(_native.metric_settings()), {"k": list(k)}))
 
 
 def _check_lengths(features: Features, encoded: _labels.Encoded) -> None:

@@ -44,7 +44,7 @@ mod _native {
     #[pymodule_export]
     use super::sampler::Sampler;
     #[pymodule_export]
-    use super::settings::{metric_settings, samplers, text_settings, training_settings};
+    use super::settings::{check_run, metric_settings, samplers, text_settings, training_settings};
     #[pymodule_export]
     use super::text::Vectoriser;
     #[pymodule_init]

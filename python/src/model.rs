@@ -21,6 +21,7 @@ use pyo3::types::PyDict;
 use crate::arrays::{Features, Labels, NoLabels, class_ids, matrix};
 use crate::error;
 use crate::pool::pool;
+use crate::settings::parse_training;
 use crate::text::Vectoriser;
 use crate::training::{self, Ended, RunOptions, metrics};
 
@@ -101,10 +102,6 @@ fn weighted<'a>(
     Ok(Examples { weights, ..examples })
 }
 
-fn parse_settings(settings: &str) -> PyResult<TrainConfig> {
-    serde_json::from_str(settings).map_err(|e| error::value(format!("settings: {e}")))
-}
-
 #[pymethods]
 impl Model {
     /// Trains a new model. Gives it with the reason for the end.
@@ -117,7 +114,7 @@ impl Model {
         settings: &str,
         options: RunOptions<'_>,
     ) -> PyResult<(Self, &'static str)> {
-        let (config, cpu, pool) = (parse_settings(settings)?, cpu()?, pool(py, options.threads)?);
+        let (config, cpu, pool) = (parse_training(settings)?, cpu()?, pool(py, options.threads)?);
         let examples = weighted(features.examples(py, labels.slices()?, &pool)?, weights.as_ref())?;
         let made = py.detach(|| pool.install(|| Trainer::new(config, examples, cpu)));
         let mut trainer = made.map_err(|e| error::training(&e))?;
@@ -136,7 +133,7 @@ impl Model {
         settings: &str,
         options: RunOptions<'_>,
     ) -> PyResult<&'static str> {
-        let (config, cpu, pool) = (parse_settings(settings)?, cpu()?, pool(py, options.threads)?);
+        let (config, cpu, pool) = (parse_training(settings)?, cpu()?, pool(py, options.threads)?);
         let examples = weighted(features.examples(py, labels.slices()?, &pool)?, weights.as_ref())?;
         self.check_features(examples.num_features)?;
         let data = FurtherData::new(examples);

@@ -1,6 +1,8 @@
 //! The settings that there are, by name.
 
-use lookalike::metrics::MetricOptions;
+use std::time::Duration;
+
+use lookalike::metrics::{MetricOptions, Metrics};
 use lookalike::sampling::SamplerKind;
 use lookalike::text::TextOptions;
 use lookalike::train::{AUTO, DataSize, TrainConfig};
@@ -24,6 +26,31 @@ pub(crate) fn training_settings(
         (None, _) => Ok(TrainConfig::default()),
     };
     serde_json::to_string(&config.map_err(error::value)?).map_err(error::value)
+}
+
+/// Whether settings of training, metrics (as JSON) and a time limit mean something: what can
+/// be known before there is data.
+#[pyfunction]
+pub(crate) fn check_run(settings: &str, metrics: &str, time_limit: Option<f64>) -> PyResult<()> {
+    parse_training(settings)?.check_values().map_err(error::value)?;
+    parse_metrics(metrics)?;
+    parse_time_limit(time_limit)?;
+    Ok(())
+}
+
+pub(crate) fn parse_training(settings: &str) -> PyResult<TrainConfig> {
+    serde_json::from_str(settings).map_err(|e| error::value(format!("settings: {e}")))
+}
+
+pub(crate) fn parse_metrics(metrics: &str) -> PyResult<MetricOptions> {
+    let options: MetricOptions = serde_json::from_str(metrics).map_err(error::value)?;
+    Metrics::new(&options, None).map_err(error::value)?;
+    Ok(options)
+}
+
+pub(crate) fn parse_time_limit(seconds: Option<f64>) -> PyResult<Option<Duration>> {
+    let limit = seconds.map(Duration::try_from_secs_f64).transpose();
+    limit.map_err(|_| error::value("time_limit must be a number of seconds, 0 or more"))
 }
 
 /// The defaults of how text becomes features, as JSON.

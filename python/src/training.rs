@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use lookalike::metrics::{MetricOptions, Metrics, Reliability};
+use lookalike::metrics::Reliability;
 use lookalike::model::Model;
 use lookalike::predict::Evaluation;
 use lookalike::train::{
@@ -25,6 +25,7 @@ use rayon::ThreadPool;
 
 use crate::arrays::{Features, Labels};
 use crate::error;
+use crate::settings::{parse_metrics, parse_time_limit};
 
 /// How often signals are looked for while there is nothing to report.
 const SIGNALS_INTERVAL: Duration = Duration::from_millis(50);
@@ -60,10 +61,7 @@ pub(crate) fn train(
     trainer: &mut Trainer<'_>,
     options: &RunOptions<'_>,
 ) -> PyResult<Ended> {
-    let metrics: MetricOptions = serde_json::from_str(&options.metrics).map_err(error::value)?;
-    Metrics::new(&metrics, None).map_err(error::value)?;
-    let limit = options.time_limit.map(Duration::try_from_secs_f64).transpose();
-    let limit = limit.map_err(|_| error::value("time_limit must be a number of seconds, 0 or more"))?;
+    let (metrics, limit) = (parse_metrics(&options.metrics)?, parse_time_limit(options.time_limit)?);
     let watched = match &options.validation {
         None => None,
         Some((features, labels, unknown)) => {

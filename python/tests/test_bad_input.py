@@ -96,6 +96,22 @@ def test_settings_that_mean_nothing():
             ExtremeClassifier("full").fit(X, [0, 1, 2, 3], **options)
 
 
+def test_settings_that_mean_nothing_are_told_before_data_is_looked_at():
+    """Neither examples nor labels are any good here."""
+    for parameters, options, message in [
+        ({"settings": {"lsh": {"k": 99}}}, {}, "99"),
+        ({"settings": {"clip": 0.0}}, {}, "clip is 0"),
+        ({"settings": {"sparse": {"rate": -1.0}}}, {}, "sparse.rate is -1"),
+        ({"settings": {"sampler": "full", "loss": "nce"}}, {}, "nce"),
+        ({"preset": "paper", "settings": {"batch": 1 << 21}}, {}, "batch is"),
+        ({}, {"k": [0]}, "k is 0"),
+        ({}, {"time_limit": -1.0}, "time_limit"),
+        ({}, {"patience": 3}, "eval_set"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            ExtremeClassifier(**parameters).fit([["neither"], ["nor"]], [1, 2, 3], **options)
+
+
 def test_a_diverging_training_is_told():
     model = ExtremeClassifier("full", epochs=50, lr=1e30, settings={"normalise": "none"})
     with pytest.raises(RuntimeError, match="diverged"):

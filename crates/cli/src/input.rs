@@ -233,6 +233,17 @@ impl Input {
     }
 }
 
+/// Whether there is a file to read, which may be a pipe: it is not opened.
+pub(crate) fn check_file(path: &Path) -> anyhow::Result<()> {
+    let problem = match std::fs::metadata(path) {
+        _ if path == Path::new("-") => return Ok(()),
+        Ok(found) if !found.is_dir() => return Ok(()),
+        Ok(_) => "it is a folder".to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(usage(format!("cannot read {}: {problem}", path.display())))
+}
+
 /// Reads examples to train on; their shape is the model's.
 pub(crate) fn for_training(
     path: &Path,

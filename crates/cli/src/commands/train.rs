@@ -1,7 +1,9 @@
 //! `lookalike train`
 
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Args;
 use lookalike::train::{AUTO, Every, PRESETS};
@@ -62,20 +64,20 @@ pub(crate) struct TrainArguments {
     #[arg(long, value_name = "FILE")]
     valid: Option<PathBuf>,
     /// Evaluate after so many epochs
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "eval_iterations")]
-    eval_epochs: usize,
+    #[arg(long, value_name = "N", default_value = "1", conflicts_with = "eval_iterations")]
+    eval_epochs: NonZeroU32,
     /// Evaluate after so many steps instead
     #[arg(long, value_name = "N")]
-    eval_iterations: Option<u64>,
+    eval_iterations: Option<NonZeroU64>,
     /// Examples of --test that are looked at while training; all at the end. 0: always all
     #[arg(long, value_name = "N", default_value_t = 2000)]
     eval_examples: usize,
     /// Stop after so many evaluations on --valid without a better P@k (the smallest k)
     #[arg(long, value_name = "N", requires = "valid")]
-    patience: Option<usize>,
+    patience: Option<NonZeroUsize>,
     /// Stop after so many seconds of training; evaluation is not counted
-    #[arg(long, value_name = "SECONDS")]
-    time_limit: Option<f64>,
+    #[arg(long, value_name = "SECONDS", value_parser = run::seconds)]
+    time_limit: Option<Duration>,
     /// Go on where the newest checkpoint in --checkpoint was written, to the bit, or from the
     /// beginning if there is none yet; without --checkpoint, go on with the model in --model. Its
     /// settings hold where no flag is given
@@ -88,8 +90,8 @@ pub(crate) struct TrainArguments {
     #[arg(long, value_name = "PERIOD", default_value = "10m", value_parser = run::period, requires = "checkpoint")]
     checkpoint_every: Every,
     /// How many checkpoints stay, the newest
-    #[arg(long, value_name = "N", default_value_t = 2, requires = "checkpoint")]
-    keep: usize,
+    #[arg(long, value_name = "N", default_value = "2", requires = "checkpoint")]
+    keep: NonZeroUsize,
     /// Of several ranks: one that is not heard of for so many seconds ends all
     #[arg(long, value_name = "SECONDS", default_value_t = crate::ranks::DEFAULT_SILENCE,
         value_parser = clap::value_parser!(u64).range(2..))]

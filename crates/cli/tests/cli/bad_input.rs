@@ -198,8 +198,9 @@ fn texts_of_which_nothing_is_known_are_told_with_their_line() {
 }
 
 #[test]
-fn settings_that_mean_nothing_are_refused() {
-    let folder = Folder::with_numbers();
+fn settings_that_mean_nothing_are_refused_before_data_is_read() {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.path("a-folder")).unwrap();
     folder.write("bad.toml", "epocs = 3\n");
     folder.write("worse.toml", "[text]\nwords = \"a-b\"\n");
     for (flags, expected) in [
@@ -211,12 +212,58 @@ fn settings_that_mean_nothing_are_refused() {
         ("--k 0", "k is 0"),
         ("--preset papper", "papper"),
         ("--loss nce --sampler lsh-label", "nce"),
+        ("--loss nce --sampler full", "nce"),
+        ("--tables 0", "L = 0"),
+        ("--refresh-growth 0.5", "refresh-growth is 0.5"),
+        ("--hashed-share 2", "2"),
+        ("--sparse-lr 0", "sparse.rate is 0"),
+        ("--sparse-negatives 0", "sparse.negatives is 0"),
+        ("--clip 0", "clip is 0"),
+        ("--test nowhere.txt", "nowhere.txt"),
+        ("--valid a-folder", "a-folder: it is a folder"),
+        ("--resume --checkpoint steps --lr 0", "lr is 0"),
         ("--config bad.toml", "bad.toml"),
         ("--config worse.toml", "worse.toml"),
         ("--config absent.toml", "absent.toml"),
     ] {
-        let line = format!("train made/train.txt --test made/test.txt --model model {flags}");
-        let message = folder.refuse(&line);
-        assert!(message.contains(expected), "{flags}: {message}");
+        let message = folder.refuse(&format!("train unread.txt --model model {flags}"));
+        assert!(message.contains(expected) && !message.contains("unread"), "{flags}: {message}");
+    }
+    for flags in [
+        "--time-limit=-1",
+        "--time-limit long",
+        "--eval-epochs 0",
+        "--eval-iterations 0",
+        "--valid made/test.txt --patience 0",
+        "--checkpoint steps --keep 0",
+        "--checkpoint steps --checkpoint-every 0s",
+        "--from model --rehearse 2",
+        "--from model --rehearse=-0.1",
+        "--from model --rehearse nan",
+    ] {
+        let done = folder.run(&format!("train unread.txt --model model {flags}"));
+        let flag = flags.rsplit("--").next().unwrap().split([' ', '=']).next().unwrap();
+        assert_eq!(done.code, Some(2), "{flags}: {}", done.errors);
+        assert!(done.errors.contains(&format!("'--{flag} <")), "{flags}: {}", done.errors);
+    }
+}
+
+/// What a model can't be asked for is known when it is read.
+#[test]
+fn settings_that_do_not_fit_a_model_are_refused_before_data_is_read() {
+    let folder = Folder::with_number_model();
+    folder.succeed("train made/train.txt --model dense --sparse false --epochs 1 --hidden 16 -q");
+    for (flags, expected) in [
+        ("--model model --resume --lr 0", "lr is 0"),
+        ("--model model --resume --hidden 8", "hidden is [8]"),
+        ("--model model --resume --sparse false", "sparse is false"),
+        ("--model larger --from model --epochs 0", "epochs is 0"),
+        ("--model larger --from model --hidden 8", "hidden is [8]"),
+        ("--model larger --from model --storage bf16", "storage is bf16"),
+        ("--model larger --from model --rehearse-from nowhere.txt", "nowhere.txt"),
+        ("--model larger --from dense --rehearse 0.5", "--rehearse-from"),
+    ] {
+        let message = folder.refuse(&format!("train unread.txt {flags}"));
+        assert!(message.contains(expected) && !message.contains("unread"), "{flags}: {message}");
     }
 }

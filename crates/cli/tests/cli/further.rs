@@ -96,11 +96,33 @@ fn classes_are_removed_and_renamed() {
 fn what_cannot_be_rehearsed_is_said() {
     let folder = Folder::with_name_model();
     folder.write("new.tsv", NEW);
-    let refused = folder.refuse("train new.tsv --from model --model larger --rehearse 2");
-    assert!(refused.contains("from 0 to 1"), "{refused}");
+    let refused = folder.run("train new.tsv --from model --model larger --rehearse 2");
+    assert!(refused.errors.contains("from 0 to 1"), "{}", refused.errors);
     folder.succeed("train names.tsv --model dense --sparse false --epochs 1 --min-documents 1 -q");
     let refused = folder.refuse("train new.tsv --from dense --model larger --rehearse 0.5");
     assert!(refused.contains("--rehearse-from"), "{refused}");
+}
+
+/// 25 steps an epoch at least, counted by what it has: examples that nobody rehearses are
+/// in none.
+#[test]
+fn batches_grow_with_the_examples_that_an_epoch_has() {
+    let folder = Folder::with_numbers();
+    folder.succeed("train made/train.txt --model model --sparse false --epochs 1 --hidden 16 --batch 2 -q");
+    let few = String::from_utf8(folder.read("made/train.txt")).unwrap();
+    let few: Vec<&str> = few.lines().skip(1).take(100).collect();
+    folder.write("few.txt", format!("100 300 80\n{}\n", few.join("\n")));
+    for (flags, batch) in [
+        ("", 4),
+        // Half of 600 earlier ones besides.
+        ("--rehearse-from made/train.txt --rehearse 0.5", 16),
+        ("--rehearse-from made/train.txt --rehearse 0", 4),
+        ("--rehearse-from made/train.txt --rehearse 0.5 --batch 3", 3),
+    ] {
+        folder.succeed(&format!("train few.txt --from model --model larger --overwrite -q {flags}"));
+        let settings = folder.succeed("train few.txt --model larger --resume --print-config").out;
+        assert!(settings.contains(&format!("\nbatch = {batch}\n")), "{flags}: {settings}");
+    }
 }
 
 #[test]

@@ -116,12 +116,7 @@ fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError>
 fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>, cpu: Cpu) -> Result<(), TrainError> {
     let Checkpoint { model, state } = checkpoint;
     let examples = &data.examples;
-    // A part that did not help was dropped, and does not come back.
-    state.config.sparse = state.config.sparse.filter(|_| model.sparse.is_some());
-    if let Some(sparse) = &mut state.config.sparse {
-        sparse.neighbours &= model.neighbours.is_some();
-    }
-    state.config.check_model(model)?;
+    state.config = state.config.clone().further_with(model)?;
     let num_old = model.num_classes();
     model.grow(&Growth {
         num_features: examples.num_features,

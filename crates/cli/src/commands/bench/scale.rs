@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &ScaleArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
     let pool = thread_pool(arguments.machine)?;
     let mut config = TrainConfig { batch: 256, budget: Some(1_000), ..TrainConfig::default() };
-    arguments.settings.apply(&mut config)?;
+    arguments.settings.apply(&mut config);
     let Some(budget) = config.budget else {
         return Err(usage("bench scale holds the budget fixed: give --budget instead of --sparsity"));
     };

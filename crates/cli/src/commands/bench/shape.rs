@@ -39,7 +39,7 @@ impl ShapeArguments {
     pub(crate) fn config(&self, settings: &SettingArguments) -> anyhow::Result<TrainConfig> {
         let batch = TrainConfig::preset(&self.shape)?.batch;
         let mut config = TrainConfig { batch, sparsity: Some(SPARSITY), ..TrainConfig::default() };
-        settings.apply(&mut config)?;
+        settings.apply(&mut config);
         Ok(config)
     }
 

@@ -58,7 +58,7 @@ impl ExperimentArguments {
     /// Defaults, preset, file and flags, each overriding the one before.
     pub(crate) fn settings(&self) -> anyhow::Result<TrainConfig> {
         let mut config = self.all_settings()?.training;
-        self.settings.apply(&mut config)?;
+        self.settings.apply(&mut config);
         Ok(config)
     }
 

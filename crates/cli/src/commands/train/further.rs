@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use lookalike::artifact::{self, SavedModel};
 use lookalike::data::{Dataset, Examples};
-use lookalike::model::{Model, Normalise};
+use lookalike::model::{Model, Neighbours, Normalise};
 use lookalike::text::Vocabulary;
 use lookalike::train::{
     FurtherData, TrainConfig, TrainError, Trainer, TrainingRecord, rehearsal_weights, rehearsed,
@@ -36,11 +36,11 @@ pub(crate) struct FurtherArguments {
     /// Train in each epoch on this share of the earlier examples again, others every time, so
     /// that old classes are not forgotten; they count as much more as they are shown less
     /// often [default: 0.35 where the model keeps examples or --rehearse-from is given]
-    #[arg(long, value_name = "SHARE", requires = "from")]
+    #[arg(long, value_name = "SHARE", requires = "from", value_parser = share, allow_negative_numbers = true)]
     rehearse: Option<f64>,
     /// The earlier examples, where the model keeps none; may be given several times
     #[arg(long, value_name = "FILE", requires = "from")]
-    rehearse_from: Vec<PathBuf>,
+    pub(super) rehearse_from: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
@@ -97,14 +97,17 @@ impl Further {
         let SavedModel { model, record: TrainingRecord { mut config, .. } } = artifact::load(directory)?;
         config.frozen_features = if further.freeze_input { model.num_features() } else { 0 };
         config.epochs = EPOCHS;
-        arguments.settings.apply(&mut config)?;
+        arguments.settings.apply(&mut config);
+        config.check_values()?;
+        config.clone().further_with(&model)?;
+        further.check_rehearsed(&model)?;
         let new =
             input::for_further(&arguments.train, &model, vocabulary, &arguments.read, &arguments.weights)?;
         let num_new = new.view().len();
         let (old, rehearsed_an_epoch) = further.rehearsed(&model, &config, &new, arguments)?;
         config.batch = config.batch.max(((num_new + rehearsed_an_epoch) / STEPS_MIN).min(BATCH_LARGE));
         // A batch that was given holds.
-        arguments.settings.apply(&mut config)?;
+        arguments.settings.apply(&mut config);
         let mut data = Input::join(new, &old);
         let share = further.share();
         if rehearsed_an_epoch > 0 && share < 1.0 {
@@ -155,9 +158,6 @@ impl FurtherArguments {
         arguments: &TrainArguments,
     ) -> anyhow::Result<(Vec<Dataset>, usize)> {
         let share = self.share();
-        if !(0.0..=1.0).contains(&share) {
-            return Err(usage(format!("--rehearse is {share}, but must be a share from 0 to 1")));
-        }
         if share == 0.0 {
             return Ok((Vec::new(), 0));
         }
@@ -184,17 +184,30 @@ impl FurtherArguments {
             };
             return self.rehearse_from.iter().map(read).collect();
         }
-        // What is kept has length 1.
-        let kept = model.neighbours.as_ref().filter(|_| model.network.config.normalise == Normalise::L2);
-        match kept {
-            Some(kept) => {
-                Ok(vec![rehearsed(kept.to_dataset(model.num_features()).view(), share, model, seed)])
-            }
-            None if self.rehearse.is_none() => Ok(Vec::new()),
-            None => Err(usage(
+        let of_model =
+            |kept: &Neighbours| rehearsed(kept.to_dataset(model.num_features()).view(), share, model, seed);
+        Ok(kept(model).map(of_model).into_iter().collect())
+    }
+
+    /// Examples that are to be rehearsed must be somewhere.
+    fn check_rehearsed(&self, model: &Model) -> anyhow::Result<()> {
+        let wants = self.rehearse.is_some_and(|share| share > 0.0);
+        if wants && self.rehearse_from.is_empty() && kept(model).is_none() {
+            return Err(usage(
                 "--rehearse: the model keeps no training examples; name the files it was trained on with \
                  --rehearse-from, or leave --rehearse out",
-            )),
+            ));
         }
+        Ok(())
     }
+}
+
+/// The training examples that a model keeps as they were: what it keeps has length 1.
+fn kept(model: &Model) -> Option<&Neighbours> {
+    model.neighbours.as_ref().filter(|_| model.network.config.normalise == Normalise::L2)
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let is_share = |share: &f64| (0.0..=1.0).contains(share);
+    text.parse().ok().filter(is_share).ok_or_else(|| "expected a share from 0 to 1".into())
 }

@@ -13,7 +13,7 @@ use lookalike::metrics::Metrics;
 use lookalike::model::Model;
 use lookalike::predict::{Evaluation, Predictor, Search};
 use lookalike::train::{
-    BestScore, Checkpoint, Every, Observer, Outcome, RunPlan, TrainConfig, Trainer, Validation,
+    BestScore, Checkpoint, DataSize, Every, Observer, Outcome, RunPlan, TrainConfig, Trainer, Validation,
     run as run_training,
 };
 use lookalike_report::human;
@@ -37,6 +37,7 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     if arguments.resume && arguments.model.is_none() && arguments.checkpoint.is_none() {
         return Err(usage("--resume needs to know what to go on with: give --model or --checkpoint"));
     }
+    check_arguments(arguments)?;
     let mut times = Times::start();
     if let (Some(directory), true, true) = (&arguments.model, arguments.resume, arguments.print_config) {
         let saved = artifact::load(directory)?;
@@ -53,7 +54,8 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
              before must stay; choose another --model",
         ));
     }
-    let checkpoints = arguments.checkpoint.as_ref().map(|folder| Checkpoints::new(folder, arguments.keep));
+    let checkpoints =
+        arguments.checkpoint.as_ref().map(|folder| Checkpoints::new(folder, arguments.keep.get()));
     let mut _locks = [None, None];
     if !arguments.print_config && ranks::is_first() {
         check_outputs(arguments)?;
@@ -66,6 +68,10 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         check_shared(arguments)?;
     }
     let previous = previous(arguments, checkpoints.as_ref(), &say)?;
+    let previous = previous.map(|checkpoint| with_settings(arguments, checkpoint)).transpose()?;
+    if previous.is_none() && arguments.further.from.is_none() {
+        check_settings(arguments, &base)?;
+    }
     if previous.is_some() && arguments.text.any() {
         return Err(usage("--resume goes on with the model's features: they can't be changed"));
     }
@@ -89,7 +95,9 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     data.understood().iter().for_each(|line| say(line.clone()));
     let learnt = data.take_learnt();
     let mut trainer = match (earlier, previous) {
-        (_, Some(checkpoint)) => go_on(arguments, checkpoint, &data)?,
+        (_, Some(checkpoint)) => {
+            Trainer::resume_on(ranks::all(), checkpoint, data.view(), arguments.machine.cpu()?)?
+        }
         (Some(start), None) => {
             let mut trainer = start.trainer(data.view(), arguments.machine.cpu()?)?;
             (trainer.model.text, trainer.model.names) = learnt;
@@ -168,6 +176,12 @@ fn previous(
     Ok(newest)
 }
 
+/// A time as the user writes it.
+pub(super) fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "expected a number of seconds, 0 or more".into())
+}
+
 /// A period as the user writes it.
 pub(super) fn period(text: &str) -> Result<Every, String> {
     let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
@@ -191,7 +205,8 @@ pub(super) fn period(text: &str) -> Result<Every, String> {
 
 /// The settings with what flags override, and nothing else.
 pub(super) fn print_settings(arguments: &TrainArguments, mut settings: Settings) -> anyhow::Result<ExitCode> {
-    arguments.settings.apply(&mut settings.training)?;
+    arguments.settings.apply(&mut settings.training);
+    settings.training.check_values()?;
     if !ranks::is_first() {
         return Ok(ExitCode::SUCCESS);
     }
@@ -220,22 +235,45 @@ fn start<'a>(
     mut settings: Settings,
     data: &'a Input,
 ) -> anyhow::Result<Trainer<'a>> {
-    arguments.settings.apply(&mut settings.training)?;
+    arguments.settings.apply(&mut settings.training);
     Ok(Trainer::new_on(ranks::all(), settings.training, data.view(), arguments.machine.cpu()?)?)
 }
 
-fn go_on<'a>(
-    arguments: &TrainArguments,
-    mut checkpoint: Checkpoint,
-    data: &'a Input,
-) -> anyhow::Result<Trainer<'a>> {
+/// A checkpoint with what flags override, if it can go on so.
+fn with_settings(arguments: &TrainArguments, mut checkpoint: Checkpoint) -> anyhow::Result<Checkpoint> {
     let had_sparse_part = checkpoint.state.config.sparse.is_some();
-    arguments.settings.apply(&mut checkpoint.state.config)?;
+    arguments.settings.apply(&mut checkpoint.state.config);
     if arguments.checkpoint.is_some() && !had_sparse_part {
         // The same command line goes on with a run that has dropped it.
         checkpoint.state.config.sparse = None;
     }
-    Ok(Trainer::resume_on(ranks::all(), checkpoint, data.view(), arguments.machine.cpu()?)?)
+    checkpoint.state.config.check_values()?;
+    checkpoint.state.config.check_model(&checkpoint.model)?;
+    Ok(checkpoint)
+}
+
+/// What means nothing must show before data is read.
+fn check_arguments(arguments: &TrainArguments) -> anyhow::Result<()> {
+    arguments.machine.cpu()?;
+    Metrics::new(&arguments.metrics.options(), None)?;
+    let others = [&arguments.test, &arguments.valid].into_iter().flatten();
+    for path in others.chain(&arguments.further.rehearse_from) {
+        input::check_file(path)?;
+    }
+    Ok(())
+}
+
+/// The same of the settings of a new model; those of one that goes on are checked with it.
+fn check_settings(arguments: &TrainArguments, base: &Settings) -> anyhow::Result<()> {
+    let mut config = base.training.clone();
+    if arguments.is_auto() {
+        // Of any data at all: which parts there are to set.
+        let any = DataSize { examples: 1, classes: 2, feature_values: 1, labels: 1 };
+        let chosen = Settings { training: TrainConfig::auto(any).0, ..base.clone() };
+        config = chosen.with(arguments.config.as_deref())?.training;
+    }
+    arguments.settings.apply(&mut config);
+    Ok(config.check_values()?)
 }
 
 /// What can't be written must show before hours of training.
@@ -345,21 +383,17 @@ fn train_and_save(
         examples: sample.as_ref().map_or_else(|| input.view(), |sample| sample.data.view()),
         unknown_labels: &unknown,
         every: match arguments.eval_iterations {
-            Some(steps) => Every::Iterations(steps),
-            None => Every::Epochs(arguments.eval_epochs.max(1) as f64),
+            Some(steps) => Every::Iterations(steps.get()),
+            None => Every::Epochs(arguments.eval_epochs.get().into()),
         },
         metrics: arguments.metrics.options(),
-        patience: arguments.patience,
+        patience: arguments.patience.map(usize::from),
     });
-    // Bad metric options must show before hours of training.
-    Metrics::new(&arguments.metrics.options(), None)?;
-    let limit = arguments.time_limit.map(Duration::try_from_secs_f64).transpose();
-    let limit = limit.map_err(|_| usage("--time-limit must be a number of seconds, 0 or more"))?;
     times.enter(Part::Training);
     let trained_before = trainer.state.progress.train_seconds;
     let plan = RunPlan {
         validation,
-        time_limit: limit,
+        time_limit: arguments.time_limit,
         checkpoint_every: checkpoints.as_ref().map(|_| arguments.checkpoint_every),
         detect_anomaly: arguments.detect_anomaly,
         // The test file is measured once the model is saved, all of it.

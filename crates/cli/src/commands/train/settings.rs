@@ -157,8 +157,8 @@ fn named<T: DeserializeOwned>(name: &str) -> Result<T, String> {
 }
 
 impl SettingArguments {
-    /// Overrides what was given.
-    pub(crate) fn apply(&self, config: &mut TrainConfig) -> anyhow::Result<()> {
+    /// Overrides what was given; whether it means something, the library says.
+    pub(crate) fn apply(&self, config: &mut TrainConfig) {
         fn set<T: Clone>(slot: &mut T, value: &Option<T>) {
             if let Some(value) = value {
                 *slot = value.clone();
@@ -224,13 +224,6 @@ impl SettingArguments {
             set(&mut sparse.negatives, &self.sparse_negatives);
             set(&mut sparse.neighbours, &self.neighbours);
         }
-        if config.loss() == Loss::Nce && config.sampler.uses_tables() {
-            return Err(usage(format!(
-                "the loss nce needs noise of a known distribution, and {} has none: use --sampler log-uniform or frequency",
-                config.sampler
-            )));
-        }
-        Ok(())
     }
 }
 

@@ -1,6 +1,8 @@
 //! Which settings mean something: each alone, against the data, against a model that goes
 //! on. Whoever trains comes through here, so that nobody else has to check.
 
+use std::fmt::Display;
+
 use lookalike_kernels::padded;
 use lookalike_mapped::can_reserve;
 use serde::Serialize;
@@ -99,12 +101,8 @@ impl TrainConfig {
         warnings
     }
 
-    /// Checks the settings, alone and against the data.
-    pub fn check(&self, examples: &Examples<'_>) -> Result<(), ConfigError> {
-        let value = |ok: bool, name, found: &dyn std::fmt::Display, expected| {
-            let found = found.to_string();
-            if ok { Ok(()) } else { Err(ConfigError::Value { name, found, expected }) }
-        };
+    /// Checks the settings alone: what can be known before any data is read.
+    pub fn check_values(&self) -> Result<(), ConfigError> {
         let widths = format!("{:?}", self.hidden);
         let fits = !self.hidden.is_empty() && self.hidden.iter().all(|&w| (1..=16_384).contains(&w));
         value(fits, "hidden", &widths, "one or more widths from 1 to 16384")?;
@@ -129,12 +127,19 @@ impl TrainConfig {
             let negatives = sparse.negatives;
             value((1..=100_000).contains(&negatives), "sparse.negatives", &negatives, "from 1 to 100000")?;
             value(sparse.entries_max > 0, "sparse.entries-max", &0, "at least 1")?;
+        }
+        self.check_sampler()
+    }
+
+    /// Checks the settings, alone and against the data.
+    pub fn check(&self, examples: &Examples<'_>) -> Result<(), ConfigError> {
+        self.check_values()?;
+        if let Some(sparse) = &self.sparse {
             let labels_max = examples.label_offsets.windows(2).map(|w| w[1] - w[0]).max().unwrap_or(0);
-            let places = self.batch.saturating_mul(negatives + labels_max as usize);
+            let places = self.batch.saturating_mul(sparse.negatives + labels_max as usize);
             let limit = "such that batch × (negatives + labels of an example) stays below 2^31";
             value(places < 1 << 31, "sparse.negatives", &places, limit)?;
         }
-        self.check_sampler(examples.num_classes)?;
         let pairs = self.batch.saturating_mul(self.retrieve_for(examples.num_classes) + 1);
         let limit = "such that batch × budget stays below 2^31";
         value(pairs < 1 << 31 || self.sampler == SamplerKind::Full, "budget", &pairs, limit)?;
@@ -175,7 +180,7 @@ impl TrainConfig {
     }
 
     /// Loss, sampler and hash tables must go together.
-    fn check_sampler(&self, num_classes: usize) -> Result<(), ConfigError> {
+    fn check_sampler(&self) -> Result<(), ConfigError> {
         let (loss, sampler) = (self.loss().over_candidates(), self.sampler);
         let pair = |why| Err(ConfigError::Pair { loss: self.loss().name(), why, sampler });
         if sampler == SamplerKind::Full && !loss.can_score_every_class() {
@@ -186,19 +191,15 @@ impl TrainConfig {
         }
         if sampler.uses_tables() {
             let dim = self.hidden.last().copied().unwrap_or(1);
-            let choice = self.lsh.choose(self.retrieve_for(num_classes), num_classes, dim);
-            choice.map_err(SamplerError::from)?;
+            // Which K and L are possible does not depend on how many classes there are.
+            self.lsh.choose(1, 2, dim).map_err(SamplerError::from)?;
         }
         let share = self.mixed.hashed_share;
         if !(0.0..=1.0).contains(&share) {
             return Err(SamplerError::HashedShare { found: share.to_string() }.into());
         }
         let growth = self.lsh.refresh_growth;
-        if !(growth.is_finite() && growth >= 1.0) {
-            let (found, expected) = (growth.to_string(), "a number, 1 or more");
-            return Err(ConfigError::Value { name: "refresh-growth", found, expected });
-        }
-        Ok(())
+        value(growth.is_finite() && growth >= 1.0, "refresh-growth", &growth, "a number, 1 or more")
     }
 
     /// Checks that a model can go on with these settings.
@@ -214,6 +215,26 @@ impl TrainConfig {
         fixed("storage", name_of(wanted.storage), name_of(shape.storage))?;
         fixed("sparse", self.sparse.is_some().to_string(), model.sparse.is_some().to_string())
     }
+
+    /// The settings with which a model is trained further, if it can be: parts that did not
+    /// help were dropped from it, and do not come back.
+    pub fn further_with(mut self, model: &Model) -> Result<Self, ConfigError> {
+        self.sparse = self.sparse.filter(|_| model.sparse.is_some());
+        if let Some(sparse) = &mut self.sparse {
+            sparse.neighbours &= model.neighbours.is_some();
+        }
+        self.check_model(model)?;
+        Ok(self)
+    }
+}
+
+fn value(
+    ok: bool,
+    name: &'static str,
+    found: &dyn Display,
+    expected: &'static str,
+) -> Result<(), ConfigError> {
+    if ok { Ok(()) } else { Err(ConfigError::Value { name, found: found.to_string(), expected }) }
 }
 
 /// The name that a setting's value has in files.
