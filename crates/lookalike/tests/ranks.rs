@@ -95,11 +95,14 @@ fn train_on(ranks: usize, config: &TrainConfig, data: &Dataset, steps: usize) ->
     (runs, artifact::load_checkpoint(&folder.path().join("model")).unwrap())
 }
 
-fn weights(checkpoint: &Checkpoint) -> (Vec<f32>, Vec<f32>) {
-    let numbers = |numbers: &Numbers| match numbers {
+fn numbers(numbers: &Numbers) -> Vec<f32> {
+    match numbers {
         Numbers::F32(numbers) => numbers.to_vec(),
         Numbers::Bf16(numbers) => numbers.iter().map(|x| x.to_f32()).collect(),
-    };
+    }
+}
+
+fn weights(checkpoint: &Checkpoint) -> (Vec<f32>, Vec<f32>) {
     let network = &checkpoint.model.network;
     let output = [numbers(&network.output.weights), network.output.bias.clone()].concat();
     (numbers(&network.input.weights), output)
@@ -211,6 +214,24 @@ fn bytes_on_the_wire_do_not_depend_on_the_number_of_classes() {
     }
 }
 
+/// Two layers, and fewer features than ranks.
+#[test]
+fn ranks_without_a_feature_train_too() {
+    for features in [1, 3] {
+        let mut data = Dataset::empty(features, 8);
+        for example in 0..64u32 {
+            data.push([(example % features as u32, 1.0)], &[example % 8]);
+        }
+        let config = TrainConfig { hidden: vec![8, 6], budget: Some(4), ..config(SamplerKind::Uniform) };
+        let (alone, _) = train_on(1, &config, &data, 10);
+        let (runs, whole) = train_on(4, &config, &data, 10);
+        for (found, expected) in runs[3].losses.iter().zip(&alone[0].losses) {
+            assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
+        }
+        assert_eq!(whole.model.network.input.len, features);
+    }
+}
+
 #[test]
 fn half_precision_moves_too_and_the_same_way_again() {
     let data = data(CLASSES, 1);
@@ -305,6 +326,9 @@ fn a_sharded_directory_is_whole_and_guarded() {
         let parts = Threads::run(ranks, |ranks| artifact::load_on(ranks, &directory).unwrap().model);
         let bias: Vec<f32> = parts.iter().flat_map(|part| part.network.output.bias.clone()).collect();
         assert_eq!(bias, whole.network.output.bias);
+        assert_eq!(parts.iter().map(|part| part.network.input.len).max(), Some(FEATURES.div_ceil(ranks)));
+        let input: Vec<f32> = parts.iter().flat_map(|part| numbers(&part.network.input.weights)).collect();
+        assert_eq!(input, numbers(&whole.network.input.weights));
         let sparse = parts.iter().flat_map(|part| part.sparse.as_ref().unwrap().weights().to_vec());
         assert_eq!(sparse.collect::<Vec<_>>(), whole.sparse.as_ref().unwrap().weights());
     }
