@@ -65,6 +65,8 @@ struct Run {
     losses: Vec<f64>,
     p_at_1: f64,
     bytes_a_step: u64,
+    /// Questions to the sampler, and how many negatives they asked for.
+    asked: Option<(u64, u64)>,
 }
 
 fn train(
@@ -82,7 +84,8 @@ fn train(
     trainer.settle();
     let evaluation = trainer.evaluate(&data.view(), &|_| 0, &MetricOptions::default()).unwrap();
     DirectoryKeeper::new(&folder.join("model"), true).save(&trainer).unwrap();
-    Run { losses, p_at_1: evaluation.first().unwrap(), bytes_a_step }
+    let asked = trainer.sampler_stats().map(|stats| (stats.queries, stats.wanted));
+    Run { losses, p_at_1: evaluation.first().unwrap(), bytes_a_step, asked }
 }
 
 /// What all ranks saw, and the model that they saved together, as one process reads it.
@@ -123,6 +126,7 @@ fn assert_as_one_process(config: &TrainConfig) {
                 );
             }
             assert_eq!(run.losses, runs[0].losses, "{name}: all ranks see the same");
+            assert_eq!(run.asked, alone.asked, "{name}: rank {rank} of {ranks}");
             assert!((run.p_at_1 - alone.p_at_1).abs() < 0.3, "{name}: {} and {}", run.p_at_1, alone.p_at_1);
         }
         let (_, again) = train_on(ranks, config, &data, STEPS);
