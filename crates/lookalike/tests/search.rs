@@ -10,6 +10,7 @@ use lookalike::model::{
     Normalise, SearchIndex, SparsePart, SparseStart, Storage,
 };
 use lookalike::predict::{Ask, Predictor, Recall, Search, TopK, index};
+use lookalike::sampling::SamplerKind;
 use lookalike::train::{NothingKept, Observer, RunPlan, SparseConfig, TrainConfig, Trainer, run};
 use lookalike_kernels::Cpu;
 
@@ -269,22 +270,22 @@ fn the_effort_is_the_least_that_finds_enough() {
 #[test]
 fn a_model_of_few_classes_gets_no_index() {
     for (classes, is_indexed) in [(2, false), (1999, false), (2000, true), (2001, true)] {
-        let (mut model, mut data) = (scattered_over(classes), Dataset::empty(50, classes));
-        data.push([(1, 1.0)], &[1]);
-        index(Cpu::from_env().unwrap(), &mut model, &data.view(), &[0]);
-        assert_eq!(model.search.is_some(), is_indexed, "{classes}");
+        let mut data = Dataset::empty(50, classes);
+        (0..40).for_each(|i| data.push([(i, 1.0)], &[i % 2]));
+        let config =
+            TrainConfig { sampler: SamplerKind::Uniform, hidden: vec![16], ..TrainConfig::default() };
+        let mut trainer = Trainer::new(config, data.view(), Cpu::from_env().unwrap()).unwrap();
+        assert_eq!(trainer.lacks_index(), is_indexed, "{classes}");
+        trainer.index();
+        assert_eq!(trainer.model.search.is_some(), is_indexed, "{classes}");
     }
 }
 
 /// Class vectors that say nothing, and one class that another part of the model means.
 fn scattered() -> Model {
-    scattered_over(3000)
-}
-
-fn scattered_over(num_classes: usize) -> Model {
     let config = NetworkConfig {
         num_features: 50,
-        num_classes,
+        num_classes: 3000,
         hidden: vec![16],
         activation: Activation::Linear,
         normalise: Normalise::None,
