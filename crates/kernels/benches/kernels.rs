@@ -94,6 +94,7 @@ fn main() {
     println!();
     pairs::<f32, f32>(&table);
     pairs::<bf16, bf16>(&table);
+    codes(&table);
     far_rows::<f32>(&table);
     far_rows::<bf16>(&table);
     hashes(&table);
@@ -144,6 +145,61 @@ fn pairs<T: Element, E: Element>(table: &Table) {
                 Some(cpu) => adam_row(cpu, &STEP, grads, w, m, v, i as u64),
                 None => reference::adam_row(&STEP, grads, w, m, v, i as u64),
             }
+        }
+    });
+}
+
+/// Rows and embeddings in a byte a number.
+fn codes(table: &Table) {
+    const CLASSES: usize = 256;
+    let (classes, rows) = (numbers::<f32>(CLASSES * DIM), numbers::<f32>(EXAMPLES * DIM));
+    let mut memory = [AlignedVec::<f32>::zeroed(CLASSES * DIM / 4), AlignedVec::zeroed(EXAMPLES * DIM / 4)];
+    let [class_codes, queries] = memory.each_mut().map(|memory| bytemuck::cast_slice_mut::<_, i8>(memory));
+    let cpu = Cpu::detect();
+    let coded: Vec<CodedRow> = classes
+        .chunks_exact(DIM)
+        .zip(class_codes.chunks_exact_mut(DIM))
+        .map(|(row, codes)| code_row(cpu, row, codes))
+        .collect();
+    let scales: Vec<f32> = rows
+        .chunks_exact(DIM)
+        .zip(queries.chunks_exact_mut(DIM))
+        .map(|(row, codes)| code_query(cpu, row, codes))
+        .collect();
+    let entries: Vec<u32> = list(CLASSES * LIST, EXAMPLES).iter().map(|e| e << FLAG_BITS).collect();
+    let shifts = [0.1; CLASSES];
+    for len in [6, LIST] {
+        let keys = 0..CLASSES as u32;
+        let groups: Vec<_> = keys.map(|key| KeyGroup { local_key: key, start: key * len as u32 }).collect();
+        let lists = Lists { groups: &groups, entries: &entries[..CLASSES * len] };
+        let rows = CodedRows { codes: class_codes, stride: DIM, coded: &coded, shifts: &shifts };
+        let queries = CodedQueries { codes: queries, scales: &scales };
+        let mut out = vec![0.0; CLASSES * len];
+        table.row(&format!("gather_dot_codes x{len}"), CLASSES * len, |cpu| {
+            match cpu {
+                Some(cpu) => gather_dot_codes(cpu, rows, lists, queries, &mut out),
+                None => reference::gather_dot_codes(rows, lists, queries, &mut out),
+            }
+            black_box(&mut out);
+        });
+    }
+    let limits: Vec<f32> = vec![1e9; EXAMPLES];
+    let scores: &[f32] = &numbers(CLASSES * LIST);
+    let mut stay = vec![0; CLASSES * LIST + LANES];
+    table.row("indices_above_limits", CLASSES * LIST, |cpu| match cpu {
+        Some(cpu) => {
+            black_box(indices_above_limits(cpu, scores, &entries, &limits, &mut stay));
+        }
+        None => {
+            black_box(reference::indices_above_limits(scores, &entries, &limits));
+        }
+    });
+    table.row("code_row", CLASSES, |cpu| {
+        for (row, codes) in classes.chunks_exact(DIM).zip(class_codes.chunks_exact_mut(DIM)) {
+            match cpu {
+                Some(cpu) => black_box(code_row(cpu, row, codes)),
+                None => black_box(reference::code_row(row, codes)),
+            };
         }
     });
 }

@@ -106,7 +106,10 @@ impl Cpu {
                 && is_x86_feature_detected!("avx512vl")
             {
                 levels.push(Self(Level::Avx512));
-                if is_x86_feature_detected!("avx512bf16") && is_x86_feature_detected!("avx512vbmi2") {
+                if is_x86_feature_detected!("avx512bf16")
+                    && is_x86_feature_detected!("avx512vbmi2")
+                    && is_x86_feature_detected!("avx512vnni")
+                {
                     levels.push(Self(Level::Avx512Bf16));
                 }
             }

@@ -58,6 +58,60 @@ pub const BIT_ROWS: usize = 64;
 /// Words of each of them, side by side: what the widest register holds.
 pub const BIT_WORDS: usize = 8;
 
+/// Rows of codes are padded with zeroes to a multiple of this: what the widest register
+/// holds.
+pub const CODE_VECTOR: usize = 64;
+
+/// What makes numbers of a row's codes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CodedRow {
+    /// What codes are multiplied with.
+    pub scale: f32,
+    /// What is too much in a sum of products with a query, because its codes are moved up.
+    pub above: i32,
+}
+
+/// Rows in a byte a number, of [`code_row`].
+#[derive(Clone, Copy, Debug)]
+pub struct CodedRows<'a> {
+    /// Row after row.
+    pub codes: &'a [i8],
+    /// Distance between rows.
+    pub stride: usize,
+    /// What makes numbers of each row's codes.
+    pub coded: &'a [CodedRow],
+    /// What is added to each row's products.
+    pub shifts: &'a [f32],
+}
+
+/// Rows in a byte a number, of [`code_query`], as far apart as those they are multiplied
+/// with.
+#[derive(Clone, Copy, Debug)]
+pub struct CodedQueries<'a> {
+    /// Row after row.
+    pub codes: &'a [i8],
+    /// What each row's codes are multiplied with.
+    pub scales: &'a [f32],
+}
+
+/// Keys that occur, each with a list of entries.
+#[derive(Clone, Copy, Debug)]
+pub struct Lists<'a> {
+    /// The keys, and where their entries start, counted from the first group's.
+    pub groups: &'a [KeyGroup],
+    /// Entries of all groups, one after the other.
+    pub entries: &'a [u32],
+}
+
+/// A key that has entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyGroup {
+    /// The key, counted from the first of its part.
+    pub local_key: u32,
+    /// Where its entries start; they end where the next group's start.
+    pub start: u32,
+}
+
 /// One step of Adam, everything that is the same for all rows.
 ///
 /// `w -= rate · m / (sqrt(v) + epsilon)` after `m` and `v` took in the
@@ -135,6 +189,25 @@ dispatch! {
     /// `out[i] = query · codes[i]`, rows of bytes as long as the query. The same on every
     /// level. Sums beyond i32 wrap around.
     pub fn dot_codes(query: &[i16], codes: &[i8], out: &mut [i32]) = codes::dot_codes;
+
+    /// Writes a row as whole numbers of at most 127: each number is within half of the
+    /// scale, which is the largest of them over 127. On every level the same, for finite
+    /// numbers.
+    pub fn code_row<T: Element>(row: &[T], codes: &mut [i8]) -> CodedRow = codes::code_row;
+
+    /// Writes a query for [`gather_dot_codes`] as whole numbers of at most 63, moved up by
+    /// 64, and gives what they are multiplied with.
+    pub fn code_query<T: Element>(row: &[T], codes: &mut [i8]) -> f32 = codes::code_query;
+
+    /// About `rows[key] · queries[e] + shift` for every entry of each key's list, with
+    /// `e = entry >> FLAG_BITS`, from codes. Products and sums of codes are exact, so every
+    /// level gives the same bits. Sums beyond i32 wrap around.
+    pub fn gather_dot_codes(
+        rows: CodedRows<'_>,
+        lists: Lists<'_>,
+        queries: CodedQueries<'_>,
+        out: &mut [f32],
+    ) = codes::gather_dot_codes;
 
     /// One Adam step of a row, of any length. `noise` seeds the stochastic
     /// rounding of bf16 storage and is ignored for f32.

@@ -1,6 +1,9 @@
 //! The scalar twin of every kernel: what it means, without how it is done fast.
 
-use crate::{AdamStep, BIT_ROWS, BIT_WORDS, Element, FLAG_BITS, LANES, Moments, Strided};
+use crate::{
+    AdamStep, BIT_ROWS, BIT_WORDS, CodedQueries, CodedRow, CodedRows, Element, FLAG_BITS, LANES, Lists,
+    Moments, Strided,
+};
 
 fn example(entry: u32) -> usize {
     (entry >> FLAG_BITS) as usize
@@ -35,6 +38,44 @@ pub fn dot_rows<T: Element>(
 pub fn dot_codes(query: &[i16], codes: &[i8], out: &mut [i32]) {
     for (row, out) in codes.chunks_exact(query.len()).zip(out) {
         *out = query.iter().zip(row).map(|(&a, &b)| i32::from(a) * i32::from(b)).sum();
+    }
+}
+
+/// See [`crate::code_row`].
+pub fn code_row<T: Element>(row: &[T], codes: &mut [i8]) -> CodedRow {
+    let scale = code(row, 127.0, 0.0, codes);
+    CodedRow { scale, above: 64 * codes.iter().take(row.len()).map(|&code| i32::from(code)).sum::<i32>() }
+}
+
+/// See [`crate::code_query`].
+pub fn code_query<T: Element>(row: &[T], codes: &mut [i8]) -> f32 {
+    code(row, 63.0, 64.0, codes)
+}
+
+fn code<T: Element>(row: &[T], most: f32, zero: f32, codes: &mut [i8]) -> f32 {
+    let largest = row.iter().fold(0.0, |largest: f32, x| largest.max(x.to_f32().abs()));
+    let inverse = if (most / largest).is_finite() { most / largest } else { 0.0 };
+    for (code, x) in codes.iter_mut().zip(row) {
+        *code = ((x.to_f32() * inverse).round_ties_even() + zero) as i8;
+    }
+    largest / most
+}
+
+/// See [`crate::gather_dot_codes`].
+pub fn gather_dot_codes(rows: CodedRows<'_>, lists: Lists<'_>, queries: CodedQueries<'_>, out: &mut [f32]) {
+    let (groups, first) = (lists.groups, lists.groups.first().map_or(0, |group| group.start));
+    for (i, group) in groups.iter().enumerate() {
+        let key = group.local_key as usize;
+        let row = &rows.codes[key * rows.stride..][..rows.stride];
+        let end = groups.get(i + 1).map_or(lists.entries.len(), |next| (next.start - first) as usize);
+        let start = (group.start - first) as usize;
+        for (&entry, out) in lists.entries[start..end].iter().zip(&mut out[start..end]) {
+            let example = example(entry);
+            let query = &queries.codes[example * rows.stride..][..rows.stride];
+            let products = row.iter().zip(query).map(|(&a, &b)| i32::from(a) * (i32::from(b) - 64));
+            let scale = rows.coded[key].scale * queries.scales[example];
+            *out = products.sum::<i32>() as f32 * scale + rows.shifts[key];
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
-use crate::{LANES, bf16};
+use crate::{CODE_VECTOR, LANES, bf16};
 
 /// The token of AVX2.
 #[derive(Clone, Copy)]
@@ -227,6 +227,21 @@ impl Simd for Avx2 {
             _mm256_storeu_si256(to.as_mut_ptr().cast(), ordered);
         })
     }
+    #[inline(always)]
+    fn store_i8(self, x: Self::Ints, to: &mut [i8; LANES]) {
+        avx2!({
+            // The low bytes of four lanes, moved together at the front of their half.
+            let low = _mm256_setr_epi8(
+                0, 4, 8, 12, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0, 4, 8, 12, -1, -1, -1, -1, -1,
+                -1, -1, -1, -1, -1, -1, -1,
+            );
+            for (to, x) in to.as_chunks_mut::<8>().0.iter_mut().zip(x) {
+                let bytes = _mm256_shuffle_epi8(x, low);
+                let (first, last) = (_mm256_castsi256_si128(bytes), _mm256_extracti128_si256::<1>(bytes));
+                _mm_storel_epi64(to.as_mut_ptr().cast(), _mm_unpacklo_epi32(first, last));
+            }
+        })
+    }
 
     #[inline(always)]
     fn floats_to_bits(self, x: Self::Floats) -> Self::Ints {
@@ -305,6 +320,31 @@ impl Simd for Avx2 {
             _mm_storeu_ps(out.as_mut_ptr(), sums);
             out
         })
+    }
+    #[inline(always)]
+    fn reduce_sum_4_ints(self, [a, b, c, d]: [Self::Ints; 4]) -> [i32; 4] {
+        avx2!({
+            let ab = _mm256_hadd_epi32(_mm256_add_epi32(a[0], a[1]), _mm256_add_epi32(b[0], b[1]));
+            let cd = _mm256_hadd_epi32(_mm256_add_epi32(c[0], c[1]), _mm256_add_epi32(d[0], d[1]));
+            // [a b c d] in each half.
+            let both = _mm256_hadd_epi32(ab, cd);
+            let sums = _mm_add_epi32(_mm256_castsi256_si128(both), _mm256_extracti128_si256::<1>(both));
+            let mut out = [0; 4];
+            _mm_storeu_si128(out.as_mut_ptr().cast(), sums);
+            out
+        })
+    }
+    #[inline(always)]
+    fn dot_codes(self, a: &[i8; CODE_VECTOR], b: &[i8; CODE_VECTOR], c: Self::Ints) -> Self::Ints {
+        let halves_of = |x: &[i8; CODE_VECTOR]| {
+            avx2!([_mm256_loadu_si256(x.as_ptr().cast()), _mm256_loadu_si256(x.as_ptr().add(32).cast())])
+        };
+        let (a, b) = (halves_of(a), halves_of(b));
+        // Two products of 7 bits each and a sign fit 16 bits.
+        let twos: Self::Ints = halves!(_mm256_maddubs_epi16(a, b));
+        let one = avx2!([_mm256_set1_epi16(1); 2]);
+        let fours: Self::Ints = halves!(_mm256_madd_epi16(twos, one));
+        self.add_ints(c, fours)
     }
     #[inline(always)]
     fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES] {

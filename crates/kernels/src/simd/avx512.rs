@@ -1,11 +1,11 @@
-//! AVX-512 (F, BW, DQ and VL): one register is one vector. With BF16 and VBMI2,
-//! products of bf16 and the search for set bits have instructions of their own; the
-//! rest is the same.
+//! AVX-512 (F, BW, DQ and VL): one register is one vector. With BF16, VBMI2
+//! and VNNI, products of bf16 and of bytes and the search for set bits have instructions of
+//! their own; the rest is the same.
 
 use std::arch::x86_64::*;
 
 use super::Simd;
-use crate::{BIT_ROWS, LANES, bf16};
+use crate::{BIT_ROWS, CODE_VECTOR, LANES, bf16};
 
 /// The number of each bit of a word.
 static BIT_NUMBERS: [u8; BIT_ROWS] = {
@@ -18,14 +18,16 @@ static BIT_NUMBERS: [u8; BIT_ROWS] = {
     numbers
 };
 
-/// The token of AVX-512, with or without BF16 and VBMI2.
+/// The token of AVX-512, with or without BF16, VBMI2 and VNNI.
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512<const BF16: bool>(());
 
 impl Avx512<true> {
     /// Safe exactly where the instructions are.
     #[inline]
-    #[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi2")]
+    #[target_feature(
+        enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi2,avx512vnni"
+    )]
     pub(crate) fn with_bf16() -> Self {
         Self(())
     }
@@ -193,6 +195,10 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     fn store_u16(self, x: __m512i, to: &mut [u16; LANES]) {
         avx512!(_mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(x)))
     }
+    #[inline(always)]
+    fn store_i8(self, x: __m512i, to: &mut [i8; LANES]) {
+        avx512!(_mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(x)))
+    }
 
     #[inline(always)]
     fn floats_to_bits(self, x: __m512) -> __m512i {
@@ -259,6 +265,36 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
             let mut out = [0.0; 4];
             _mm_storeu_ps(out.as_mut_ptr(), sums);
             out
+        })
+    }
+
+    #[inline(always)]
+    fn reduce_sum_4_ints(self, [a, b, c, d]: [__m512i; 4]) -> [i32; 4] {
+        avx512!({
+            // Sums of neighbours side by side, [a a b b] and [c c d d] in each quarter, then
+            // [a b c d], then the quarters.
+            let fold = |x, y| _mm512_add_epi32(_mm512_unpacklo_epi32(x, y), _mm512_unpackhi_epi32(x, y));
+            let (ab, cd) = (fold(a, b), fold(c, d));
+            let abcd = _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+            let half = _mm256_add_epi32(_mm512_castsi512_si256(abcd), _mm512_extracti64x4_epi64::<1>(abcd));
+            let sums = _mm_add_epi32(_mm256_castsi256_si128(half), _mm256_extracti128_si256::<1>(half));
+            let mut out = [0; 4];
+            _mm_storeu_si128(out.as_mut_ptr().cast(), sums);
+            out
+        })
+    }
+    #[inline(always)]
+    fn dot_codes(self, a: &[i8; CODE_VECTOR], b: &[i8; CODE_VECTOR], c: __m512i) -> __m512i {
+        avx512!({
+            let a = _mm512_loadu_si512(a.as_ptr().cast());
+            let b = _mm512_loadu_si512(b.as_ptr().cast());
+            if BF16 {
+                _mm512_dpbusd_epi32(c, a, b)
+            } else {
+                // Two products of 7 bits each and a sign fit 16 bits.
+                let fours = _mm512_madd_epi16(_mm512_maddubs_epi16(a, b), _mm512_set1_epi16(1));
+                _mm512_add_epi32(c, fours)
+            }
         })
     }
 

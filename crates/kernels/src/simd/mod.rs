@@ -11,8 +11,8 @@
 //! before it adds them (a fused multiply-add without hardware is a slow library
 //! call), so it differs in the last digits. With bf16 there is no such promise:
 //! AVX-512 takes roots and quotients roughly, and AVX-512 BF16 has an instruction
-//! of its own for dot products. That level has AVX-512 VBMI2 too: no CPU made since
-//! the first of them is without.
+//! of its own for dot products. That level has AVX-512 VBMI2 and VNNI too: no CPU made
+//! since the first of them is without.
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod avx2;
@@ -20,7 +20,7 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod portable;
 
-use crate::{BIT_ROWS, Element, LANES, bf16};
+use crate::{BIT_ROWS, CODE_VECTOR, Element, LANES, bf16};
 
 /// Operations on vectors of [`LANES`] floats or integers.
 ///
@@ -87,6 +87,8 @@ pub(crate) trait Simd: Copy {
     fn equal_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Mask;
     /// The low 16 bits of every lane; the high bits must be zero.
     fn store_u16(self, x: Self::Ints, to: &mut [u16; LANES]);
+    /// The low 8 bits of every lane.
+    fn store_i8(self, x: Self::Ints, to: &mut [i8; LANES]);
 
     fn floats_to_bits(self, x: Self::Floats) -> Self::Ints;
     fn bits_to_floats(self, x: Self::Ints) -> Self::Floats;
@@ -106,6 +108,8 @@ pub(crate) trait Simd: Copy {
     fn reduce_sum(self, x: Self::Floats) -> f32;
     /// Four sums in the order of [`Simd::reduce_sum`], in fewer shuffles.
     fn reduce_sum_4(self, x: [Self::Floats; 4]) -> [f32; 4];
+    /// Four sums of all lanes.
+    fn reduce_sum_4_ints(self, x: [Self::Ints; 4]) -> [i32; 4];
     /// Lane `i` of vector `j` becomes lane `j` of vector `i`.
     fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES];
 
@@ -123,6 +127,10 @@ pub(crate) trait Simd: Copy {
         let c = self.mul_add(self.load_bf16(&a[0]), self.load_bf16(&b[0]), c);
         self.mul_add(self.load_bf16(&a[1]), self.load_bf16(&b[1]), c)
     }
+
+    /// `c` and the products of 64 whole numbers, four of them added to each lane; which
+    /// four is left open. None of `a` is below 0, none of `b` below -127.
+    fn dot_codes(self, a: &[i8; CODE_VECTOR], b: &[i8; CODE_VECTOR], c: Self::Ints) -> Self::Ints;
 
     #[inline(always)]
     fn zero(self) -> Self::Floats {
@@ -240,7 +248,7 @@ macro_rules! dispatch {
                 $kernel($crate::simd::avx512::Avx512::<false>::new(), $($argument),*)
             }
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx2,fma,bmi1,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi2")]
+            #[target_feature(enable = "avx2,fma,bmi1,popcnt,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16,avx512vbmi2,avx512vnni")]
             #[allow(clippy::too_many_arguments)]
             fn avx512_bf16 $(<$($generic: $bound),+>)? ($($argument: $type),*) $(-> $output)? {
                 $kernel($crate::simd::avx512::Avx512::<true>::with_bf16(), $($argument),*)

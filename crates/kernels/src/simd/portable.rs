@@ -3,7 +3,7 @@
 use std::sync::atomic::{Ordering, compiler_fence};
 
 use super::Simd;
-use crate::{LANES, bf16};
+use crate::{CODE_VECTOR, LANES, bf16};
 
 /// The token of plain Rust: anyone may hold it.
 #[derive(Clone, Copy)]
@@ -170,6 +170,12 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn store_i8(self, x: Self::Ints, to: &mut [i8; LANES]) {
+        *to = lanes!(|i| x[i] as i8);
+        keep_vectors_apart();
+    }
+
+    #[inline(always)]
     fn floats_to_bits(self, x: Self::Floats) -> Self::Ints {
         lanes!(|i| x[i].to_bits())
     }
@@ -217,6 +223,19 @@ impl Simd for Portable {
     #[inline(always)]
     fn reduce_sum_4(self, x: [Self::Floats; 4]) -> [f32; 4] {
         [self.reduce_sum(x[0]), self.reduce_sum(x[1]), self.reduce_sum(x[2]), self.reduce_sum(x[3])]
+    }
+    #[inline(always)]
+    fn reduce_sum_4_ints(self, x: [Self::Ints; 4]) -> [i32; 4] {
+        x.map(|x| x.iter().fold(0, |sum: u32, &lane| sum.wrapping_add(lane)) as i32)
+    }
+    #[inline(always)]
+    fn dot_codes(self, a: &[i8; CODE_VECTOR], b: &[i8; CODE_VECTOR], mut c: Self::Ints) -> Self::Ints {
+        let (a, b) = (a.as_chunks::<LANES>().0, b.as_chunks::<LANES>().0);
+        for (a, b) in a.iter().zip(b) {
+            let product: [i32; LANES] = lanes!(|i| i32::from(a[i]) * i32::from(b[i]));
+            c = lanes!(|i| c[i].wrapping_add(product[i] as u32));
+        }
+        c
     }
     #[inline(always)]
     fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES] {

@@ -2,7 +2,7 @@
 //!
 //! Several ranks write one directory together. The first one makes the folder, writes
 //! what all have in common and puts the directory in place; each writes the file of its own
-//! classes and features, so that nobody needs more memory or sends more than a few lines. They need
+//! classes, so that nobody needs more memory or sends more than a few lines. They need
 //! to see the same file system, and say so where they do not.
 
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ impl Unfinished {
     }
 }
 
-/// What one rank writes: its classes and features, and the first one what all have in common.
+/// What one rank writes: its classes, and the first one what all have in common.
 fn write_share(
     directory: &Path,
     name: &str,
@@ -132,10 +132,10 @@ fn write_share(
     }
     let named = |file: &str| folder.join(shard_name(file, collective.rank(), collective.size()));
     let mut paths: Vec<PathBuf> = vec![named(MODEL_FILE)];
-    write_model(&paths[0], model, Which::OfRank)?;
+    write_model(&paths[0], model, Which::OfClasses)?;
     if let Some(state) = state {
         paths.push(named(TRAINING_FILE));
-        write_state(&paths[1], model, state, Which::OfRank)?;
+        write_state(&paths[1], model, state, Which::OfClasses)?;
     }
     // Who puts it in place can only wait for its own machine's disk.
     let files = paths.iter().map(|path| directory::measured_and_synced(path));

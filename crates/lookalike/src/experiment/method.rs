@@ -68,7 +68,7 @@ impl Method {
     pub fn of(config: &TrainConfig) -> Self {
         match config.loss() {
             Loss::Nce => Self::Nce,
-            _ => Self::Sampler(config.sampler),
+            Loss::Softmax | Loss::SoftmaxEach | Loss::Logistic => Self::Sampler(config.sampler),
         }
     }
 

@@ -4,7 +4,7 @@
 //! none. A row, its moments and its bias are split off together, so that each
 //! thread owns the rows it updates: nothing races and nothing locks.
 
-use lookalike_kernels::{Cpu, Element, bf16, prefetch_row};
+use lookalike_kernels::{Cpu, Element, bf16, prefetch, prefetch_row};
 use lookalike_mapped::Buffer;
 
 use super::{Adam, RowState, ScalarState};
@@ -162,6 +162,13 @@ impl<'a> ScalarsMut<'a> {
         let state =
             ScalarState { w: &mut self.w[i], m: &mut self.m[i], v: &mut self.v[i], last: &mut self.last[i] };
         adam.update_scalar(state, grad);
+    }
+
+    /// Prefetches a weight and its moments.
+    pub fn prefetch(&self, i: usize) {
+        prefetch(self.w, i);
+        prefetch(self.m, i);
+        prefetch(self.v, i);
     }
 
     fn split_at(self, i: usize) -> (Self, Self) {

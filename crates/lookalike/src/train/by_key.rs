@@ -25,6 +25,7 @@
 
 mod bits;
 
+pub(super) use lookalike_kernels::KeyGroup;
 use lookalike_kernels::{Cpu, Element, prefetch};
 use rayon::prelude::*;
 
@@ -93,15 +94,6 @@ pub(super) struct Part {
     counts: Vec<u32>,
     /// A block of bits, transposed.
     columns: Vec<u64>,
-}
-
-/// A key that occurs in the batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct KeyGroup {
-    /// The key, counted from the part's first.
-    pub local_key: u32,
-    /// Where its entries start; they end where the next group's start.
-    pub start: u32,
 }
 
 impl Part {
@@ -392,6 +384,15 @@ pub(super) trait SplitRows: Sized + Send {
 impl<T: Element> SplitRows for RowsMut<'_, T> {
     fn split_at(self, row: usize) -> (Self, Self) {
         self.split_at(row)
+    }
+}
+
+/// Rows of two kinds that belong to the same keys.
+impl<A: SplitRows, B: SplitRows> SplitRows for (A, Option<B>) {
+    fn split_at(self, row: usize) -> (Self, Self) {
+        let (first, second) = self.0.split_at(row);
+        let (others, more) = self.1.map(|rows| rows.split_at(row)).unzip();
+        ((first, others), (second, more))
     }
 }
 

@@ -67,7 +67,7 @@ impl Machine {
         };
         let one = limits(one_thread);
         let all = if all_threads.current_num_threads() == 1 { one } else { limits(all_threads) };
-        let (cpu, buffer_bytes) = (cpu.name().into(), size_of_val(numbers));
+        let (cpu, buffer_bytes) = (cpu.name().into(), size_of_val::<[f32]>(numbers));
         Self { cpu, buffer_bytes, one_thread: one, all_threads: all }
     }
 

@@ -130,9 +130,9 @@ impl Workload<'_> {
                 Work::streamed(0.0, by_bits.min(SORT_BYTES * pairs))
             }
             Stage::Score if is_full => Work::streamed(2.0 * pairs * last, classes * last * number),
-            Stage::Score => Work::rows(2.0 * pairs * last, classes * last * number),
-            // Score and entry read, those that stay written.
-            Stage::Select => Work::streamed(0.0, 8.0 * (pairs + trained_pairs)),
+            Stage::Score => Work::rows(2.0 * trained_pairs * last, trained_classes * last * number),
+            // A copy of the rows in bytes read, and entries; those that stay are written.
+            Stage::Select => Work::rows(0.0, classes * last + 4.0 * (pairs + trained_pairs)),
             Stage::Loss => Work::streamed(0.0, if is_full { 0.0 } else { LOSS_BYTES * trained_pairs }),
             // Full softmax computes its scores again rather than keep them.
             Stage::Update if is_full => {

@@ -11,6 +11,7 @@
 //! Only what must not depend on sharding (the noise of rounding) knows where the
 //! shard begins.
 
+mod coded;
 mod full;
 mod sampled;
 mod score;

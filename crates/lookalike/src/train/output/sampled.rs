@@ -1,10 +1,9 @@
 //! A step of the output layer over sampled candidates.
 //!
-//! The batch's (example, class) pairs are sorted by class; each class row is then
-//! read once for its scores, and once more for both gradients and its update. Where
-//! only the best classes of each example are trained on, [`super::select`] leaves the
-//! others out as soon as they are scored. Rows
-//! belong to one part, parts to one thread at a time, and sums over parts are taken
+//! The batch's (example, class) pairs are sorted by class. Where only the best classes of
+//! each example are trained on, [`super::select`] leaves the others out first. Each class
+//! row is then read once for its scores, and once more for both gradients and its update.
+//! Rows belong to one part, parts to one thread at a time, and sums over parts are taken
 //! in the order of parts, so the result is the same whatever the number of threads.
 //!
 //! Rows stored as bf16 meet embeddings rounded to bf16, once a batch: half the
@@ -20,8 +19,8 @@ use rayon::prelude::*;
 use super::super::by_key::{Pairs, PairsByKey, Part, for_each_part};
 use super::super::context::{PREFETCH_AHEAD, StepContext};
 use super::super::stages::{Stage, StageClock, StageTimes};
-use super::score::{ROWS_AHEAD, Scorer};
-use super::select::{Kept, Limits, Sample, Selection};
+use super::score::{Scorer, Shifts};
+use super::select::{Found, Selection};
 use super::{OutputLayer, rounding_noise, sum_shares};
 use crate::collective::Reducer;
 use crate::loss::{self, CandidateLoss, DRAWN, ExampleTerms, PartTerms, SPARED, TRUTH, entry};
@@ -39,7 +38,7 @@ const PAIRS_AT_ONCE: usize = 2048;
 pub(crate) struct SampledStep {
     by_class: PairsByKey,
     work: Vec<PartScores>,
-    selection: Selection,
+    pub(super) selection: Selection,
     /// By example: classes that were looked up.
     found: Vec<u32>,
     /// Whether some of them stay even if they are not among the best.
@@ -52,13 +51,9 @@ pub(crate) struct SampledStep {
 
 /// A part's own scores and sums.
 #[derive(Debug, Default)]
-pub(super) struct PartScores {
-    /// Score of each entry, then its gradient, and more places.
-    pub(super) scores: Vec<f32>,
-    /// Where the best are selected: what limits are found by.
-    pub(super) sample: Sample,
-    /// The same: which of some pairs stay.
-    stay: Vec<u32>,
+struct PartScores {
+    /// Score of each entry, then its gradient.
+    scores: Vec<f32>,
     /// What the loss knows of them.
     terms: PartTerms,
     /// By example: this part's share of the embedding's gradient.
@@ -165,19 +160,17 @@ impl SampledStep {
         let scorer = Scorer {
             cpu: context.cpu,
             rows: &*rows.w,
-            bias: &*rows.bias.w,
-            class_log_q: view.class_log_q,
+            shifts: Shifts { bias: &*rows.bias.w, class_log_q: view.class_log_q },
             embeddings,
             stride: rows.stride,
         };
         if let Some(keep) = context.keep {
-            let parts = self.by_class.parts();
-            let parts = (parts, &mut self.work[..parts.len()]);
-            self.selection.find_limits(&scorer, parts, &self.found, keep, (view.first_class, reducer));
-            self.selection.spares = self.spares;
+            let found = Found { counts: &self.found, spares: self.spares };
+            let parts = self.by_class.parts_mut();
+            self.selection.run(&scorer, parts, found, keep, (view.first_class, reducer));
             clock.end(Stage::Select);
         }
-        self.score(&scorer, loss, context.keep.is_some());
+        self.score(&scorer, loss);
         clock.end(Stage::Score);
         let sum = self.weigh(context.cpu, loss, reducer);
         clock.end(Stage::Loss);
@@ -240,13 +233,11 @@ impl SampledStep {
         self.found.extend(candidates.all_counts().iter().map(|counts| counts.found));
     }
 
-    /// Scores all pairs; if it `selects`, all but the best are then gone.
-    fn score<T: Element>(&mut self, scorer: &Scorer<'_, T>, loss: &dyn CandidateLoss, selects: bool) {
-        let limits = selects.then(|| self.selection.limits());
-        let terms = &self.terms;
-        let parts = self.by_class.parts_mut();
+    /// Scores all pairs.
+    fn score<T: Element>(&mut self, scorer: &Scorer<'_, T>, loss: &dyn CandidateLoss) {
+        let (parts, terms) = (self.by_class.parts(), &self.terms);
         self.work[..parts.len()].par_iter_mut().zip(parts).for_each(|(work, part)| {
-            work.score(scorer, part, loss, limits, terms);
+            work.score(scorer, part, loss, terms);
         });
     }
 
@@ -274,7 +265,9 @@ impl SampledStep {
         let parts = self.by_class.parts();
         let terms = &self.terms;
         let batch = terms.len();
-        for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
+        let coded = context.keep.map(|_| self.selection.coded_classes());
+        let work = &mut self.work[..parts.len()];
+        for_each_part((rows, coded), parts, work, &|(mut rows, mut coded), part, work| {
             let PartScores { scores, terms: part_terms, d_embeddings, .. } = work;
             let stride = rows.stride;
             grow_aligned(d_embeddings, batch * stride);
@@ -294,6 +287,14 @@ impl SampledStep {
                 let row = rows.state(local, soon);
                 context.adam.update_by_pairs(context.cpu, row, &pairs, d_embeddings, noise);
                 rows.bias.update(local, &context.adam, sum_of(g));
+                if let Some(coded) = &mut coded {
+                    coded.set(context.cpu, local, &rows.w[local * stride..][..stride]);
+                    // Few of the classes are left: their neighbours do not bring these along.
+                    if let Some(soon) = soon {
+                        coded.prefetch(soon);
+                        rows.bias.prefetch(soon);
+                    }
+                }
             }
         });
     }
@@ -301,58 +302,30 @@ impl SampledStep {
 
 impl PartScores {
     /// Scores the part's pairs and tells the loss of them, some at a time while they are
-    /// in L1; where there are limits, of those alone that stay.
-    pub(super) fn score<T: Element>(
+    /// in L1.
+    fn score<T: Element>(
         &mut self,
         scorer: &Scorer<'_, T>,
-        part: &mut Part,
+        part: &Part,
         loss: &dyn CandidateLoss,
-        limits: Option<Limits<'_>>,
         examples: &ExampleTerms,
     ) {
         let corrects_drawn = examples.drawn_log_q.iter().any(|&q| q != 0.0);
         grow(&mut self.scores, part.entries.len());
         self.terms.start(examples.len());
-        let mut sampled = self.sample.scores();
-        let mut kept = Kept::default();
-        // Groups that are scored and not told of yet, and the end of their scores.
-        let (mut first, mut end) = (0, 0);
+        let mut told = 0;
         for group in 0..part.groups.len() {
             let range = part.range(group);
-            let scores = &mut self.scores[end..][..range.len()];
-            if limits.is_some() && self.sample.has(part, group) {
-                scores.copy_from_slice(sampled.split_off(..range.len()).expect("as many as were sampled"));
-            } else {
-                // What is sampled is not asked for again.
-                let later = group + ROWS_AHEAD;
-                let later = later + usize::from(limits.is_some() && self.sample.has(part, later));
-                scorer.score(part, group, later, scores);
-            }
-            end += range.len();
-            if end - kept.pairs < PAIRS_AT_ONCE && range.end < part.entries.len() {
+            scorer.score(part, group, &mut self.scores[range.clone()]);
+            if range.end - told < PAIRS_AT_ONCE && range.end < part.entries.len() {
                 continue;
             }
-            let begin = part.range(first).start;
-            if let Some(limits) = limits {
-                limits.settle(&self.scores[kept.pairs..end], &mut part.entries[begin..range.end]);
-            }
+            let ready = std::mem::replace(&mut told, range.end)..range.end;
+            let (scores, entries) = (&mut self.scores[ready.clone()], &part.entries[ready]);
             if corrects_drawn {
-                let entries = &part.entries[begin..range.end];
-                loss::correct_drawn(&mut self.scores[kept.pairs..end], entries, &examples.drawn_log_q);
+                loss::correct_drawn(scores, entries, &examples.drawn_log_q);
             }
-            let told = kept.pairs;
-            match limits {
-                Some(limits) => {
-                    let groups = first..group + 1;
-                    kept.add(scorer.cpu, limits, part, groups, &mut self.scores, &mut self.stay);
-                }
-                None => kept.pairs = end,
-            }
-            (first, end) = (group + 1, kept.pairs);
-            loss.observe(scorer.cpu, &self.scores[told..end], &part.entries[told..end], &mut self.terms);
-        }
-        if limits.is_some() {
-            kept.finish(part);
+            loss.observe(scorer.cpu, scores, entries, &mut self.terms);
         }
     }
 }

@@ -5,7 +5,7 @@ use lookalike_kernels::{Cpu, Element, gather_dot, prefetch_row};
 use super::super::by_key::Part;
 
 /// How many rows ahead a row is prefetched where only the row itself is read: 8 lines.
-pub(super) const ROWS_AHEAD: usize = 8;
+const ROWS_AHEAD: usize = 8;
 
 /// What a class's scores are made of.
 #[derive(Clone, Copy)]
@@ -13,28 +13,38 @@ pub(super) struct Scorer<'a, T> {
     pub cpu: Cpu,
     /// Class vectors, `stride` apart.
     pub rows: &'a [T],
-    pub bias: &'a [f32],
-    /// The logarithm of what a sampler expects of each class, if scores are corrected.
-    pub class_log_q: Option<&'a [f32]>,
+    pub shifts: Shifts<'a>,
     /// A row an example, as far apart.
     pub embeddings: &'a [T],
     pub stride: usize,
 }
 
+/// What is added to the scores of a class.
+#[derive(Clone, Copy)]
+pub(super) struct Shifts<'a> {
+    pub bias: &'a [f32],
+    /// The logarithm of what a sampler expects of each class, if scores are corrected.
+    pub class_log_q: Option<&'a [f32]>,
+}
+
+impl Shifts<'_> {
+    pub(super) fn of(&self, class: usize) -> f32 {
+        self.bias[class] - self.class_log_q.map_or(0.0, |log_q| log_q[class])
+    }
+}
+
 impl<T: Element> Scorer<'_, T> {
-    /// The scores of a part's class, by the place of its group, for its examples. The
-    /// row of a group that is asked for later is prefetched.
-    pub(super) fn score(&self, part: &Part, group: usize, later: usize, scores: &mut [f32]) {
+    /// The scores of a part's class, by the place of its group, for its examples.
+    pub(super) fn score(&self, part: &Part, group: usize, scores: &mut [f32]) {
         let row_of =
             |local_key: u32| &self.rows[(part.first_key + local_key as usize) * self.stride..][..self.stride];
-        if let Some(later) = part.groups.get(later) {
+        if let Some(later) = part.groups.get(group + ROWS_AHEAD) {
             prefetch_row(row_of(later.local_key));
         }
         let local_key = part.groups[group].local_key;
         let entries = &part.entries[part.range(group)];
         gather_dot(self.cpu, row_of(local_key), self.embeddings, entries, scores);
-        let class = part.first_key + local_key as usize;
-        let shift = self.bias[class] - self.class_log_q.map_or(0.0, |log_q| log_q[class]);
+        let shift = self.shifts.of(part.first_key + local_key as usize);
         scores.iter_mut().for_each(|score| *score += shift);
     }
 }

@@ -77,16 +77,8 @@ fn step(classes: std::ops::Range<usize>, loss: Loss, is_full: bool, reducer: &mu
     step_with(&embeddings(1.0), classes, loss, is_full, reducer)
 }
 
-fn step_with(
-    embeddings: &[f32],
-    classes: std::ops::Range<usize>,
-    loss: Loss,
-    is_full: bool,
-    reducer: &mut dyn Reducer,
-) -> Outcome {
-    let mut rows = rows(classes.clone());
-    let mut moments = RowMoments::of(&rows);
-    let context = StepContext {
+fn context(loss: Loss) -> StepContext {
+    StepContext {
         cpu: Cpu::detect(),
         adam: Adam::gradient_descent(1.0),
         seed: 1,
@@ -97,7 +89,19 @@ fn step_with(
         keep: None,
         clip: None,
         frozen_features: 0,
-    };
+    }
+}
+
+fn step_with(
+    embeddings: &[f32],
+    classes: std::ops::Range<usize>,
+    loss: Loss,
+    is_full: bool,
+    reducer: &mut dyn Reducer,
+) -> Outcome {
+    let mut rows = rows(classes.clone());
+    let mut moments = RowMoments::of(&rows);
+    let context = context(loss);
     let view = Embeddings::padded(embeddings, DIM);
     let mut gradient = vec![0.0; EXAMPLES * DIM];
     let layer = OutputLayer { rows: &mut rows, moments: &mut moments, first_class: classes.start, reducer };
@@ -153,4 +157,30 @@ fn large_scores_do_not_overflow() {
             assert!(numbers.iter().all(|x| x.is_finite()), "{loss:?}, every class: {is_full}");
         }
     }
+}
+
+/// The copy that selects is that of the class vectors, however they have moved: a run that
+/// goes on makes it anew.
+#[test]
+fn the_copy_in_bytes_follows_the_class_vectors() {
+    let (mut rows, embeddings) = (rows(0..CLASSES), embeddings(1.0));
+    let mut moments = RowMoments::of(&rows);
+    let context = StepContext { keep: Some(20), ..context(Loss::Softmax) };
+    let mut step = SampledStep::default();
+    let mut copies = Vec::new();
+    for _ in 0..2 {
+        let proposed =
+            Proposed { candidates: &candidates(&(0..CLASSES)), class_log_q: None, weights: &weights() };
+        let layer =
+            OutputLayer { rows: &mut rows, moments: &mut moments, first_class: 0, reducer: &mut Alone };
+        let view = Embeddings::padded(&embeddings, DIM);
+        step.run(&context, layer, proposed, view, &mut [0.0; EXAMPLES * DIM]);
+        assert!(step.num_trained_pairs() < step.num_pairs(), "the best are selected");
+        let Numbers::F32(weights) = &rows.weights else { panic!("single precision here") };
+        let mut fresh = coded::CodedClasses::default();
+        fresh.prepare(context.cpu, weights, rows.stride);
+        assert!(step.selection.classes == fresh);
+        copies.push(fresh);
+    }
+    assert!(copies[0] != copies[1], "rows have moved");
 }
