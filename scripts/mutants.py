@@ -27,9 +27,10 @@ import json
 import os
 import pathlib
 import random
+import resource
 import shutil
+import signal
 import subprocess
-import time
 
 import tree_sitter
 import tree_sitter_rust
@@ -50,8 +51,10 @@ mod mutant {{
     }}
 }}
 """
-# A mutant that goes on for so many times what the tests take is caught.
-PATIENCE, PATIENCE_SECONDS = 10, 60
+# A mutant that computes for so many times what the tests take is caught. Seconds are those
+# of the processor, so that a busy machine catches nothing; one that only waits is given up
+# after this many times as long by the clock.
+PATIENCE, PATIENCE_SECONDS, PATIENCE_WAITING = 10, 60, 20
 
 
 def main() -> None:
@@ -304,7 +307,7 @@ def cargo(*arguments: str) -> tuple[list[tuple[str, int, int]], list[str]]:
 
 def outcome(mutant: Mutant, tests: list[str], seconds: dict[str, float]) -> str:
     for test in tests:
-        has_passed, _ = run(test, mutant.number, max(PATIENCE_SECONDS, PATIENCE * seconds[test]))
+        has_passed, _ = run(test, mutant.number, int(max(PATIENCE_SECONDS, PATIENCE * seconds[test])))
         if has_passed is None:
             return "without an end"
         if not has_passed:
@@ -312,23 +315,31 @@ def outcome(mutant: Mutant, tests: list[str], seconds: dict[str, float]) -> str:
     return "missed"
 
 
-def run(test: str, number: int, limit: float | None) -> tuple[bool | None, float]:
-    """Whether the tests passed, or nothing if they came to no end; and how long they took."""
-    started = time.monotonic()
+def run(test: str, number: int, limit: int | None) -> tuple[bool | None, float]:
+    """Whether the tests passed, or nothing if they came to no end; and how long they computed."""
+    started = processor_seconds()
     try:
         done = subprocess.run(
             [test, "--quiet"],
             cwd=COPY / "crates" / "lookalike",
             env=os.environ | {SWITCH: str(number)},
-            timeout=limit,
+            timeout=limit and PATIENCE_WAITING * limit,
+            preexec_fn=lambda: limit and resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
-        return None, time.monotonic() - started
+        return None, processor_seconds() - started
     if number == 0 and done.returncode:
         raise SystemExit(f"{test} fails without any mutant")
-    return done.returncode == 0, time.monotonic() - started
+    seconds = processor_seconds() - started
+    is_cut_short = done.returncode in (-signal.SIGXCPU, -signal.SIGKILL) and seconds >= 0.9 * (limit or 0)
+    return None if is_cut_short else done.returncode == 0, seconds
+
+
+def processor_seconds() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def print_table(mutants: list[Mutant]) -> None:

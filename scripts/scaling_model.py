@@ -10,7 +10,7 @@ import argparse
 # Measured, quiet, two Zen 3 cores, 670,091 classes, batch 1,024, hidden 128, 3,905
 # candidates an example (docs/performance.md): core-seconds.
 PAIR = (0.0056 + 0.0129 + 0.0295 + 0.0044 + 0.0742) * 2 / (1024 * 3905)
-EXAMPLE = (0.0018 + 0.0080) * 2 / 1024  # input layer, on every rank
+EXAMPLE = (0.0018 + 0.0080) * 2 / 1024  # input layer
 REHASH = 0.14 * 2 / (670_091 * 50)  # a class and table
 # Bytes a class: vector and two moments in single precision, and an id a table.
 VECTORS = 3 * 4
@@ -19,9 +19,9 @@ VECTORS = 3 * 4
 def wire(ranks, batch, width, tables, sampled, near):
     """Bytes that a rank sends in a step of LSH Embedding with selection, and exchanges."""
     reduced = 2 * (ranks - 1) / ranks
-    sums = 4 * batch * width + 12 * batch + 8 * batch * tables + 4 * batch + 8 * batch + 4 * batch * near
+    sums = 2 * 4 * batch * width + 12 * batch + 8 * batch * tables + 4 * batch + 8 * batch + 4 * batch * near
     gathered = (8 * batch + 4 * batch * sampled + 16) * (ranks - 1)
-    return sums * reduced + gathered, 15 + 2 * (near > 0)
+    return sums * reduced + gathered, 17 + 2 * (near > 0)
 
 
 def main():
@@ -31,7 +31,7 @@ def main():
     parser.add_argument("--width", type=int, default=128)
     parser.add_argument("--candidates", type=int, default=1000)
     parser.add_argument("--sampled", type=int, default=17, help="sampled scores an example that ranks tell")
-    parser.add_argument("--features", type=int, default=1_000_000, help="rows of the input layer, on every rank")
+    parser.add_argument("--features", type=int, default=1_000_000, help="rows of the input layer")
     parser.add_argument("--near", type=int, default=0, help="sparse scores an example: 52 with sparse weights")
     parser.add_argument("--latency-us", type=float, default=20.0, help="of a message, software included")
     given = parser.parse_args()
@@ -40,10 +40,10 @@ def main():
     for classes in (10**7, 10**8, 10**9):
         tables = min(max(2**26 // classes, 64), 400)
         for ranks in (8, 64, 512):
-            sharded = classes * (VECTORS * given.width + 4 * tables) / ranks
-            memory = sharded + given.features * VECTORS * given.width
+            memory = classes * (VECTORS * given.width + 4 * tables) + given.features * VECTORS * given.width
+            memory /= ranks
             pairs = given.batch * given.candidates * PAIR / (ranks * given.cores)
-            compute = pairs + given.batch * EXAMPLE / given.cores
+            compute = pairs + given.batch * EXAMPLE / (ranks * given.cores)
             sent, exchanges = wire(
                 ranks, given.batch, given.width, tables, given.sampled, given.near
             )

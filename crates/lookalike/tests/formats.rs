@@ -16,7 +16,7 @@ use lookalike_kernels::Cpu;
 use serde::Deserialize;
 
 /// Models by the data they were trained on.
-const MODELS: [(&str, Data); 33] = [
+const MODELS: [(&str, Data); 34] = [
     ("v1-numbers", Data::Numbers),
     ("v1-two-layers", Data::Numbers),
     ("v1-bf16-exact-adam", Data::Numbers),
@@ -50,6 +50,7 @@ const MODELS: [(&str, Data); 33] = [
     ("v5-within-epoch", Data::Numbers),
     ("v5-text", Data::Texts),
     ("v5-auto", Data::Numbers),
+    ("v5-ranks", Data::Numbers),
 ];
 
 #[derive(Clone, Copy)]

@@ -65,6 +65,8 @@ struct Run {
     losses: Vec<f64>,
     p_at_1: f64,
     bytes_a_step: u64,
+    /// Questions to the sampler, and how many negatives they asked for.
+    asked: Option<(u64, u64)>,
 }
 
 fn train(
@@ -82,7 +84,8 @@ fn train(
     trainer.settle();
     let evaluation = trainer.evaluate(&data.view(), &|_| 0, &MetricOptions::default()).unwrap();
     DirectoryKeeper::new(&folder.join("model"), true).save(&trainer).unwrap();
-    Run { losses, p_at_1: evaluation.first().unwrap(), bytes_a_step }
+    let asked = trainer.sampler_stats().map(|stats| (stats.queries, stats.wanted));
+    Run { losses, p_at_1: evaluation.first().unwrap(), bytes_a_step, asked }
 }
 
 /// What all ranks saw, and the model that they saved together, as one process reads it.
@@ -95,11 +98,14 @@ fn train_on(ranks: usize, config: &TrainConfig, data: &Dataset, steps: usize) ->
     (runs, artifact::load_checkpoint(&folder.path().join("model")).unwrap())
 }
 
-fn weights(checkpoint: &Checkpoint) -> (Vec<f32>, Vec<f32>) {
-    let numbers = |numbers: &Numbers| match numbers {
+fn numbers(numbers: &Numbers) -> Vec<f32> {
+    match numbers {
         Numbers::F32(numbers) => numbers.to_vec(),
         Numbers::Bf16(numbers) => numbers.iter().map(|x| x.to_f32()).collect(),
-    };
+    }
+}
+
+fn weights(checkpoint: &Checkpoint) -> (Vec<f32>, Vec<f32>) {
     let network = &checkpoint.model.network;
     let output = [numbers(&network.output.weights), network.output.bias.clone()].concat();
     (numbers(&network.input.weights), output)
@@ -123,6 +129,7 @@ fn assert_as_one_process(config: &TrainConfig) {
                 );
             }
             assert_eq!(run.losses, runs[0].losses, "{name}: all ranks see the same");
+            assert_eq!(run.asked, alone.asked, "{name}: rank {rank} of {ranks}");
             assert!((run.p_at_1 - alone.p_at_1).abs() < 0.3, "{name}: {} and {}", run.p_at_1, alone.p_at_1);
         }
         let (_, again) = train_on(ranks, config, &data, STEPS);
@@ -211,6 +218,24 @@ fn bytes_on_the_wire_do_not_depend_on_the_number_of_classes() {
         // differ a little.
         assert!(few.abs_diff(many) < few / 5, "{sampler}: {few} and {many}");
         assert!(few > 0, "{sampler}");
+    }
+}
+
+/// Two layers, and fewer features than ranks.
+#[test]
+fn ranks_without_a_feature_train_too() {
+    for features in [1, 3] {
+        let mut data = Dataset::empty(features, 8);
+        for example in 0..64u32 {
+            data.push([(example % features as u32, 1.0)], &[example % 8]);
+        }
+        let config = TrainConfig { hidden: vec![8, 6], budget: Some(4), ..config(SamplerKind::Uniform) };
+        let (alone, _) = train_on(1, &config, &data, 10);
+        let (runs, whole) = train_on(4, &config, &data, 10);
+        for (found, expected) in runs[3].losses.iter().zip(&alone[0].losses) {
+            assert!((found - expected).abs() < 1e-5, "{found} and {expected}");
+        }
+        assert_eq!(whole.model.network.input.len, features);
     }
 }
 
@@ -308,6 +333,9 @@ fn a_sharded_directory_is_whole_and_guarded() {
         let parts = Threads::run(ranks, |ranks| artifact::load_on(ranks, &directory).unwrap().model);
         let bias: Vec<f32> = parts.iter().flat_map(|part| part.network.output.bias.clone()).collect();
         assert_eq!(bias, whole.network.output.bias);
+        assert_eq!(parts.iter().map(|part| part.network.input.len).max(), Some(FEATURES.div_ceil(ranks)));
+        let input: Vec<f32> = parts.iter().flat_map(|part| numbers(&part.network.input.weights)).collect();
+        assert_eq!(input, numbers(&whole.network.input.weights));
         let sparse = parts.iter().flat_map(|part| part.sparse.as_ref().unwrap().weights().to_vec());
         assert_eq!(sparse.collect::<Vec<_>>(), whole.sparse.as_ref().unwrap().weights());
     }

@@ -10,6 +10,7 @@ use lookalike::model::{
     Normalise, SearchIndex, SparsePart, SparseStart, Storage,
 };
 use lookalike::predict::{Ask, Predictor, Recall, Search, TopK, index};
+use lookalike::sampling::SamplerKind;
 use lookalike::train::{NothingKept, Observer, RunPlan, SparseConfig, TrainConfig, Trainer, run};
 use lookalike_kernels::Cpu;
 
@@ -263,6 +264,20 @@ fn the_effort_is_the_least_that_finds_enough() {
         assert_eq!(recall(chosen.effort) as f32, chosen.recall);
         assert!(chosen.recall >= 0.99);
         assert!(chosen.effort == 64 || recall(chosen.effort / 2) < 0.99, "{}", chosen.effort);
+    }
+}
+
+#[test]
+fn a_model_of_few_classes_gets_no_index() {
+    for (classes, is_indexed) in [(2, false), (1999, false), (2000, true), (2001, true)] {
+        let mut data = Dataset::empty(50, classes);
+        (0..40).for_each(|i| data.push([(i, 1.0)], &[i % 2]));
+        let config =
+            TrainConfig { sampler: SamplerKind::Uniform, hidden: vec![16], ..TrainConfig::default() };
+        let mut trainer = Trainer::new(config, data.view(), Cpu::from_env().unwrap()).unwrap();
+        assert_eq!(trainer.lacks_index(), is_indexed, "{classes}");
+        trainer.index();
+        assert_eq!(trainer.model.search.is_some(), is_indexed, "{classes}");
     }
 }
 

@@ -7,7 +7,8 @@
 //!                                training examples
 //!   training.safetensors         moments, for resuming (optional)
 //!   model-00001-of-00002.safetensors, training-00001-of-00002.safetensors, …
-//!                                what belongs to classes, where ranks wrote it (optional)
+//!                                what belongs to classes and features, where ranks wrote it
+//!                                (optional)
 //!   vectoriser.json, vocabulary.txt, labels.txt
 //!                                from text to features and back to names (optional)
 //! ```
@@ -313,7 +314,7 @@ pub fn load_on(collective: Arc<dyn Collective>, directory: &Path) -> Result<Save
     let snapshot = &Snapshot::open(directory)?;
     let config = read_config(snapshot)?;
     let shard = Shard::new(collective, config.network.num_classes);
-    let layout = Layout::of(snapshot, &config, &shard.classes())?;
+    let layout = Layout::of(snapshot, &config, &shard)?;
     let model = read_model(snapshot, &config, &layout, &shard)?;
     Ok(SavedModel { model, record: TrainingRecord { config: config.training, progress: config.progress } })
 }
@@ -334,20 +335,21 @@ pub fn load_checkpoint_on(
         return Err(ModelError::NoTrainingState { directory: directory.into() });
     }
     let shard = Shard::new(collective, config.network.num_classes);
-    let layout = Layout::of(snapshot, &config, &shard.classes())?;
+    let layout = Layout::of(snapshot, &config, &shard)?;
     for entry in config.files.iter().filter(|entry| layout.is_for_training(&entry.name)) {
         directory::check(snapshot, entry)?;
     }
     let model = read_model(snapshot, &config, &layout, &shard)?;
     let file = TensorFile::open(snapshot, TRAINING_FILE)?;
-    let classes = layout.open(snapshot, TRAINING_FILE)?;
+    let features = layout.features(snapshot, TRAINING_FILE)?;
+    let classes = layout.classes(snapshot, TRAINING_FILE)?;
     let header = config.state.unwrap_or_default();
     let refresh = header
         .refresh
         .map(|header| file.read_refresh(&header, model.num_features(), &classes))
         .transpose()?;
     let state = TrainingState {
-        moments: file.read_moments(&model.network, &classes)?,
+        moments: file.read_moments(&model.network, &features, &classes)?,
         held_out: header.held_out.map(|count| file.read_held_out(count)).transpose()?,
         config: config.training,
         progress: config.progress,
@@ -378,8 +380,10 @@ fn read_model(
     }
     check_shape(snapshot, &config.network, layout.bytes(snapshot)?)?;
     let file = TensorFile::open(snapshot, MODEL_FILE)?;
-    let classes = layout.open(snapshot, MODEL_FILE)?;
-    let network = file.read_network(&config.network, &classes)?;
+    let features = layout.features(snapshot, MODEL_FILE)?;
+    let classes = layout.classes(snapshot, MODEL_FILE)?;
+    let first_feature = shard.features(config.network.num_features).start;
+    let network = file.read_network(&config.network, (first_feature, &features), &classes)?;
     let frequencies = ClassFrequencies {
         examples_of_class: file.read_class_counts(config.network.num_classes)?,
         num_examples: config.examples,

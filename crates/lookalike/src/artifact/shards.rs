@@ -1,8 +1,8 @@
-//! What a model has a row of for each class, in one file or over several.
+//! What a model has a row of for each class or feature, in one file or over several.
 //!
-//! Ranks that train together write a file each, of their own classes
+//! Ranks that train together write a file each, of their own classes and features
 //! (`model-00001-of-00002.safetensors`), beside those of what they have in common. Whoever
-//! reads asks for a range of classes, and the files that hold some of them are put
+//! reads asks for a range of each, and the files that hold some of them are put
 //! together: any number of ranks, one process among them, opens what any other number
 //! wrote. A directory of one process is the case of one file.
 
@@ -15,6 +15,7 @@ use super::snapshot::Snapshot;
 use super::tensor_file::{Number, Shape, TensorFile};
 use super::tensors::check_sum;
 use super::{ConfigFile, MODEL_FILE, ModelError, TRAINING_FILE};
+use crate::collective::Shard;
 use crate::model::{Model, Numbers, SparsePart, Storage};
 
 /// More shards than any machine room has ranks.
@@ -24,7 +25,10 @@ const SHARDS_MAX: usize = 99_999;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct ShardHeader {
-    pub(super) classes: usize,
+    classes: usize,
+    /// Rows of its input layer; earlier ranks had the whole layer in common.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    features: Option<usize>,
     /// Entries of its sparse rows.
     #[serde(default)]
     sparse_entries: usize,
@@ -34,10 +38,11 @@ pub(super) struct ShardHeader {
 }
 
 impl ShardHeader {
-    /// Of the classes that a model has here.
+    /// Of the classes and features that a model has here.
     pub(super) fn of(model: &Model) -> Self {
         Self {
             classes: model.network.output.len,
+            features: Some(model.network.input.len),
             sparse_entries: model.sparse.as_ref().map_or(0, SparsePart::num_entries),
             members: model.neighbours.as_ref().map_or(0, |neighbours| neighbours.members().len()),
         }
@@ -58,61 +63,88 @@ pub(super) fn shard_name(file: &str, shard: usize, shards: usize) -> String {
     format!("{stem}-{:05}-of-{shards:05}.safetensors", shard + 1)
 }
 
-/// Which file holds which classes: `(name, header, those of its classes that are wanted)`.
+/// Which file holds which classes and features.
 pub(super) struct Layout {
-    shards: Vec<(ShardHeader, Range<usize>)>,
+    shards: Vec<Part>,
     is_sharded: bool,
+    /// Where all features are in the file of what ranks have in common: how many, and those
+    /// that are wanted.
+    common_features: Option<(usize, Range<usize>)>,
+}
+
+/// A file, and those of its rows that are wanted.
+struct Part {
+    header: ShardHeader,
+    classes: Range<usize>,
+    features: Range<usize>,
+}
+
+impl Part {
+    fn is_wanted(&self) -> bool {
+        !(self.classes.is_empty() && self.features.is_empty())
+    }
 }
 
 impl Layout {
-    /// Of a directory, for whoever wants these classes.
-    pub(super) fn of(
-        snapshot: &Snapshot,
-        config: &ConfigFile,
-        wanted: &Range<usize>,
-    ) -> Result<Self, ModelError> {
+    /// Of a directory, for whoever wants the rows of a shard.
+    pub(super) fn of(snapshot: &Snapshot, config: &ConfigFile, wanted: &Shard) -> Result<Self, ModelError> {
+        let num_features = config.network.num_features;
+        let is_sharded = config.shards.is_some();
         let whole = ShardHeader {
             classes: config.network.num_classes,
+            features: None,
             sparse_entries: config.sparse.map_or(0, |sparse| sparse.entries),
             members: config.neighbours.map_or(0, |neighbours| neighbours.members),
         };
         let headers = config.shards.as_deref().unwrap_or(std::slice::from_ref(&whole));
+        let has_features = headers.iter().any(|header| header.features.is_some());
         let total = |of: fn(&ShardHeader) -> usize| {
             headers.iter().try_fold(0usize, |sum, header| sum.checked_add(of(header)))
         };
-        let found =
-            [|header: &ShardHeader| header.classes, ShardHeader::sparse_entries, ShardHeader::members]
-                .map(total);
-        let expected = [whole.classes, whole.sparse_entries, whole.members].map(Some);
+        let found = [
+            |header: &ShardHeader| header.classes,
+            |header: &ShardHeader| header.features.unwrap_or(0),
+            ShardHeader::sparse_entries,
+            ShardHeader::members,
+        ]
+        .map(total);
+        let features = if has_features { num_features } else { 0 };
+        let expected = [whole.classes, features, whole.sparse_entries, whole.members].map(Some);
         if found != expected || headers.len() > SHARDS_MAX {
             return Err(ModelError::Shape {
                 path: snapshot.path(super::CONFIG_FILE),
-                what: "shards (classes, sparse entries, members)".into(),
+                what: "shards (classes, features, sparse entries, members)".into(),
                 expected: format!("{expected:?} in all"),
                 found: format!("{found:?}"),
             });
         }
-        let mut start = 0;
-        let shards = headers.iter().map(|header| {
-            let classes = start..start + header.classes;
-            start = classes.end;
-            let place = |class: usize| class.clamp(classes.start, classes.end) - classes.start;
-            (*header, place(wanted.start)..place(wanted.end))
+        let (classes, features) = (wanted.classes(), wanted.features(num_features));
+        let (mut first_class, mut first_feature) = (0, 0);
+        let shards = headers.iter().map(|header| Part {
+            header: *header,
+            classes: overlap(&mut first_class, header.classes, &classes),
+            features: overlap(&mut first_feature, header.features.unwrap_or(0), &features),
         });
-        Ok(Self { shards: shards.collect(), is_sharded: config.shards.is_some() })
+        let shards = shards.collect();
+        let common_features = (!has_features).then_some((num_features, features));
+        Ok(Self { shards, is_sharded, common_features })
+    }
+
+    /// The name of a shard's file beside a file.
+    fn name(&self, file: &str, shard: usize) -> String {
+        match self.is_sharded {
+            true => shard_name(file, shard, self.shards.len()),
+            false => file.to_owned(),
+        }
     }
 
     /// The names of the shards' files beside a file; those that are wanted, or all.
     fn names(&self, file: &str, all: bool) -> Vec<String> {
-        let is_named = |(_, (_, wanted)): &(usize, &(ShardHeader, Range<usize>))| all || !wanted.is_empty();
-        let shards = self.shards.iter().enumerate().filter(is_named);
-        match self.is_sharded {
-            true => shards.map(|(i, _)| shard_name(file, i, self.shards.len())).collect(),
-            false => vec![file.to_owned()],
-        }
+        let is_named = |shard: &usize| all || !self.is_sharded || self.shards[*shard].is_wanted();
+        (0..self.shards.len()).filter(is_named).map(|shard| self.name(file, shard)).collect()
     }
 
-    /// Files that a reader of the model has no use for: of training, and of other classes.
+    /// Files that a reader of the model has no use for: of training, and of other ranks.
     pub(super) fn is_for_model(&self, name: &str) -> bool {
         let is_shard = self.names(MODEL_FILE, true).iter().any(|shard| shard == name);
         name != TRAINING_FILE
@@ -134,41 +166,82 @@ impl Layout {
     }
 
     /// The files beside `file` that hold wanted classes, open.
-    pub(super) fn open<'a>(&self, snapshot: &'a Snapshot, file: &str) -> Result<ClassFiles<'a>, ModelError> {
-        let wanted = self.shards.iter().filter(|(_, wanted)| !wanted.is_empty() || !self.is_sharded);
-        let files = wanted.zip(self.names(file, false)).map(|((header, wanted), name)| {
-            let file = TensorFile::open(snapshot, &name)?;
-            Ok(ClassFile { file, header: *header, wanted: wanted.clone() })
-        });
-        Ok(ClassFiles(files.collect::<Result<_, ModelError>>()?))
+    pub(super) fn classes<'a>(&self, snapshot: &'a Snapshot, file: &str) -> Result<RowFiles<'a>, ModelError> {
+        self.open(snapshot, file, |part| (part.header.classes, part.classes.clone()))
+    }
+
+    /// The files beside `file` that hold wanted features, or `file` itself if it does.
+    pub(super) fn features<'a>(
+        &self,
+        snapshot: &'a Snapshot,
+        file: &str,
+    ) -> Result<RowFiles<'a>, ModelError> {
+        match &self.common_features {
+            Some((rows, wanted)) => {
+                let header = ShardHeader::default();
+                let (file, wanted) = (TensorFile::open(snapshot, file)?, wanted.clone());
+                Ok(RowFiles(vec![RowFile { file, header, rows: *rows, wanted }]))
+            }
+            None => {
+                let rows = |part: &Part| (part.header.features.unwrap_or(0), part.features.clone());
+                self.open(snapshot, file, rows)
+            }
+        }
+    }
+
+    /// Files with their number of rows and those that are wanted of them.
+    fn open<'a>(
+        &self,
+        snapshot: &'a Snapshot,
+        file: &str,
+        rows_of: impl Fn(&Part) -> (usize, Range<usize>),
+    ) -> Result<RowFiles<'a>, ModelError> {
+        let mut files = Vec::new();
+        for (shard, part) in self.shards.iter().enumerate() {
+            let (rows, wanted) = rows_of(part);
+            if !wanted.is_empty() || !self.is_sharded {
+                let file = TensorFile::open(snapshot, &self.name(file, shard))?;
+                files.push(RowFile { file, header: part.header, rows, wanted });
+            }
+        }
+        Ok(RowFiles(files))
     }
 }
 
-/// A file with rows of some classes.
-struct ClassFile<'a> {
+/// Those of the next `count` rows that are wanted, numbered from the first of them.
+fn overlap(first: &mut usize, count: usize, wanted: &Range<usize>) -> Range<usize> {
+    let rows = *first..*first + count;
+    *first = rows.end;
+    let place = |row: usize| row.clamp(rows.start, rows.end) - rows.start;
+    place(wanted.start)..place(wanted.end)
+}
+
+/// A file with rows of some classes or features.
+struct RowFile<'a> {
     file: TensorFile<'a>,
     header: ShardHeader,
+    rows: usize,
     /// Those of its rows that are wanted.
     wanted: Range<usize>,
 }
 
-/// The files that hold the wanted classes, in their order.
-pub(super) struct ClassFiles<'a>(Vec<ClassFile<'a>>);
+/// The files that hold the wanted rows, in their order.
+pub(super) struct RowFiles<'a>(Vec<RowFile<'a>>);
 
-/// Lists of the wanted classes: how long each is, and where they lie in each file.
+/// Lists of the wanted rows: how long each is, and where they lie in each file.
 pub(super) struct ClassLists {
     pub(super) lengths: Vec<u32>,
     /// Entries of a file in all, and the wanted ones.
     entries: Vec<(usize, Range<usize>)>,
 }
 
-impl ClassFiles<'_> {
-    /// How many classes are wanted.
+impl RowFiles<'_> {
+    /// How many rows are wanted.
     pub(super) fn len(&self) -> usize {
         self.0.iter().map(|part| part.wanted.len()).sum()
     }
 
-    /// A matrix with a row a class.
+    /// A matrix of them.
     pub(super) fn numbers(
         &self,
         name: &str,
@@ -182,9 +255,9 @@ impl ClassFiles<'_> {
     }
 
     fn matrix<T: Number>(&self, name: &str, dim: usize, stride: usize) -> Result<Buffer<T>, ModelError> {
-        let shape = |part: &ClassFile<'_>| -> Shape { (part.header.classes, dim, stride) };
+        let shape = |part: &RowFile<'_>| -> Shape { (part.rows, dim, stride) };
         for part in &self.0 {
-            part.file.expect::<T>(name, &[part.header.classes, dim])?;
+            part.file.expect::<T>(name, &[part.rows, dim])?;
         }
         let mut rows = Buffer::<T>::zeroed(self.len() * stride);
         let mut rest = &mut rows[..];
@@ -196,30 +269,30 @@ impl ClassFiles<'_> {
         Ok(rows)
     }
 
-    /// A number a class.
+    /// A number a row.
     pub(super) fn vector<T: Number>(&self, name: &str) -> Result<Vec<T>, ModelError> {
         let parts = self.0.iter();
-        let parts = parts.map(|part| part.file.read_part(name, part.header.classes, part.wanted.clone()));
+        let parts = parts.map(|part| part.file.read_part(name, part.rows, part.wanted.clone()));
         Ok(parts.collect::<Result<Vec<Vec<T>>, _>>()?.concat())
     }
 
-    /// A matrix with a column a class.
+    /// A matrix with a column for each.
     pub(super) fn columns<T: Number>(&self, name: &str, rows: usize) -> Result<Vec<T>, ModelError> {
         for part in &self.0 {
-            part.file.expect::<T>(name, &[rows, part.header.classes])?;
+            part.file.expect::<T>(name, &[rows, part.rows])?;
         }
         let stride = self.len();
         let mut columns = vec![T::zeroed(); rows * stride];
         let mut start = 0;
         for part in self.0.iter().filter(|part| !part.wanted.is_empty()) {
-            let (size, wanted) = ((rows, part.header.classes), part.wanted.clone());
+            let (size, wanted) = ((rows, part.rows), part.wanted.clone());
             part.file.read_columns_into(name, size, wanted, (&mut columns[start..], stride))?;
             start += part.wanted.len();
         }
         Ok(columns)
     }
 
-    /// A list a class: their lengths, which must add up.
+    /// A list for each: their lengths, which must add up.
     pub(super) fn lists(
         &self,
         name: &str,
@@ -228,7 +301,7 @@ impl ClassFiles<'_> {
     ) -> Result<ClassLists, ModelError> {
         let mut lists = ClassLists { lengths: Vec::new(), entries: Vec::new() };
         for part in &self.0 {
-            let all: Vec<u32> = part.file.read_vector(name, part.header.classes)?;
+            let all: Vec<u32> = part.file.read_vector(name, part.rows)?;
             let total = entries(&part.header);
             check_sum(part.file.path(), &all, total, what)?;
             let sum = |lengths: &[u32]| lengths.iter().map(|&length| length as usize).sum::<usize>();
@@ -240,7 +313,7 @@ impl ClassFiles<'_> {
         Ok(lists)
     }
 
-    /// The entries of lists, class after class.
+    /// The entries of lists, row after row.
     pub(super) fn entries<T: Number>(&self, name: &str, lists: &ClassLists) -> Result<Vec<T>, ModelError> {
         let parts = self.0.iter().zip(&lists.entries);
         let parts = parts.map(|(part, (total, wanted))| part.file.read_part(name, *total, wanted.clone()));

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::ModelError;
 use super::snapshot::Snapshot;
 use crate::disk;
-use crate::model::{Numbers, Storage, with_numbers};
+use crate::model::{Numbers, with_numbers};
 
 /// More names than any model of ours has.
 const HEADER_BYTES_MAX: u64 = 64 << 20;
@@ -169,18 +169,6 @@ impl<'a> TensorFile<'a> {
     /// Where it was, for messages.
     pub(super) fn path(&self) -> &Path {
         &self.path
-    }
-
-    pub(super) fn read_numbers(
-        &self,
-        name: &str,
-        storage: Storage,
-        shape: Shape,
-    ) -> Result<Numbers, ModelError> {
-        Ok(match storage {
-            Storage::F32 => Numbers::F32(self.read_matrix(name, shape)?),
-            Storage::Bf16 => Numbers::Bf16(self.read_matrix(name, shape)?),
-        })
     }
 
     pub(super) fn read_matrix<T: Number>(&self, name: &str, shape: Shape) -> Result<Buffer<T>, ModelError> {

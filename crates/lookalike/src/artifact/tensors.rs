@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use super::search::{OffsetLengths, search_tensors};
-use super::shards::{ClassFiles, ShardHeader};
+use super::shards::{RowFiles, ShardHeader};
 use super::tensor_file::{Tensor, TensorFile, matrix, numbers, vector, write};
 use super::{ModelError, NeighboursHeader, RefreshHeader, SparseHeader, TablesHeader};
 use crate::hashing::TableCodes;
@@ -23,8 +23,8 @@ pub(super) enum Which {
     All,
     /// What ranks have in common, which the first one writes.
     Common,
-    /// What belongs to the classes of a rank.
-    OfClasses,
+    /// What belongs to the classes and features of a rank.
+    OfRank,
 }
 
 /// Writes what a model predicts with.
@@ -36,7 +36,7 @@ pub(super) fn write_model(path: &Path, model: &Model, which: Which) -> Result<()
     let offsets = model.search.as_ref().map(|search| OffsetLengths::of(&search.clusters));
     let mut tensors = Vec::new();
     if which != Which::Common {
-        tensors.extend(class_weights_of(&model.network));
+        tensors.extend(rank_weights_of(&model.network));
         if let Some(sparse) = sparse {
             tensors.push(vector(SPARSE[0], &lengths));
             tensors.push(vector(SPARSE[1], &sparse.features));
@@ -47,7 +47,7 @@ pub(super) fn write_model(path: &Path, model: &Model, which: Which) -> Result<()
             tensors.push(vector(NEIGHBOURS[4], neighbours.members()));
         }
     }
-    if which != Which::OfClasses {
+    if which != Which::OfRank {
         tensors.extend(common_weights_of(&model.network));
         tensors.push(vector(CLASS_COUNTS, &model.frequencies.examples_of_class));
         if let Some(neighbours) = neighbours {
@@ -74,6 +74,7 @@ pub(super) fn write_state(
     let mut tensors = Vec::new();
     let tables = refresh.and_then(|refresh| refresh.tables.as_ref());
     if which != Which::Common {
+        tensors.extend(row_moments_of("input", &model.network.input, &state.moments.input));
         tensors.extend(row_moments_of("output", &model.network.output, &state.moments.output));
         tensors.extend(scalar_moments_of("output.bias", &state.moments.output.bias));
         if let Some(SavedTables { shape, codes, .. }) = tables {
@@ -85,7 +86,7 @@ pub(super) fn write_state(
             });
         }
     }
-    if which != Which::OfClasses {
+    if which != Which::OfRank {
         tensors.extend(common_moments_of(&model.network, &state.moments));
         tensors.extend(state.held_out.as_ref().map(|held_out| vector(HELD_OUT, held_out)));
         tensors.extend(tables.map(|tables| vector(MEAN, &tables.mean)));
@@ -99,20 +100,22 @@ pub(super) fn write_state(
 }
 
 impl TensorFile<'_> {
-    /// A network of this shape, with the class vectors that `classes` have.
+    /// A network of this shape, with the rows of features and classes that these files have;
+    /// the first feature is given.
     pub(super) fn read_network(
         &self,
         config: &NetworkConfig,
-        classes: &ClassFiles<'_>,
+        (first_feature, features): (usize, &RowFiles<'_>),
+        classes: &RowFiles<'_>,
     ) -> Result<Network, ModelError> {
         // Rows are made when it is known that the files have them.
         let mut network =
             Network::zeroed(NetworkConfig { num_features: 0, num_classes: 0, ..config.clone() });
         network.config = config.clone();
         let Rows { dim, stride, .. } = network.input;
-        network.input.len = config.num_features;
-        let shape = (config.num_features, dim, stride);
-        network.input.weights = self.read_numbers("input.weight", config.storage, shape)?;
+        network.input.len = features.len();
+        network.features = first_feature..first_feature + features.len();
+        network.input.weights = features.numbers("input.weight", config.storage, (dim, stride))?;
         network.input_bias = self.read_vector("input.bias", config.hidden[0])?;
         for (i, layer) in network.hidden.iter_mut().enumerate() {
             let shape = (layer.inputs, layer.outputs, layer.stride);
@@ -141,7 +144,7 @@ impl TensorFile<'_> {
         &self,
         header: &RefreshHeader,
         features: usize,
-        classes: &ClassFiles<'_>,
+        classes: &RowFiles<'_>,
     ) -> Result<LastRefresh, ModelError> {
         let tables = header.tables.map(|TablesHeader { seed, shape, wide, mean }| {
             let codes = match wide {
@@ -165,7 +168,8 @@ impl TensorFile<'_> {
     pub(super) fn read_moments(
         &self,
         network: &Network,
-        classes: &ClassFiles<'_>,
+        features: &RowFiles<'_>,
+        classes: &RowFiles<'_>,
     ) -> Result<NetworkMoments, ModelError> {
         let hidden = network.hidden.iter().enumerate().map(|(i, layer)| {
             let shape = (layer.inputs, layer.outputs, layer.stride);
@@ -176,12 +180,12 @@ impl TensorFile<'_> {
             })
         });
         let (input, output) = (&network.input, &network.output);
-        let (shape, storage) = ((input.len, input.dim, input.stride), network.config.storage);
+        let storage = network.config.storage;
         Ok(NetworkMoments {
             input: RowMoments {
-                m: self.read_numbers("input.weight.m", storage, shape)?,
-                v: self.read_numbers("input.weight.v", storage, shape)?,
-                last: self.read_vector("input.last", input.len)?,
+                m: features.numbers("input.weight.m", storage, (input.dim, input.stride))?,
+                v: features.numbers("input.weight.v", storage, (input.dim, input.stride))?,
+                last: features.vector("input.last")?,
                 bias: ScalarMoments::default(),
             },
             input_bias: self.read_scalar_moments("input.bias", network.input_bias.len())?,
@@ -225,7 +229,7 @@ const SPARSE: [&str; 3] = ["sparse.lengths", "sparse.features", "sparse.weights"
 
 /// Reads the sparse part, and checks what prediction relies on.
 pub(super) fn read_sparse(
-    classes: &ClassFiles<'_>,
+    classes: &RowFiles<'_>,
     header: SparseHeader,
     network: &NetworkConfig,
     class_counts: &[u32],
@@ -269,7 +273,7 @@ const NEIGHBOURS: [&str; 5] = [
 
 /// Reads the kept training examples, and checks what prediction relies on.
 pub(super) fn read_neighbours(
-    (file, classes): (&TensorFile<'_>, &ClassFiles<'_>),
+    (file, classes): (&TensorFile<'_>, &RowFiles<'_>),
     header: NeighboursHeader,
     network: &NetworkConfig,
 ) -> Result<Neighbours, ModelError> {
@@ -308,16 +312,18 @@ pub(super) fn check_sum(path: &Path, lengths: &[u32], expected: usize, what: &st
     Err(ModelError::Damaged { path: path.into(), expected, found: total.to_string() })
 }
 
-fn class_weights_of(network: &Network) -> [Tensor<'_>; 2] {
-    let rows = &network.output;
-    let weights = numbers("output.weight", &rows.weights, (rows.len, rows.dim, rows.stride));
-    [weights, vector("output.bias", &rows.bias)]
+fn rank_weights_of(network: &Network) -> [Tensor<'_>; 3] {
+    let shape = |rows: &Rows| (rows.len, rows.dim, rows.stride);
+    let (input, output) = (&network.input, &network.output);
+    [
+        numbers("input.weight", &input.weights, shape(input)),
+        numbers("output.weight", &output.weights, shape(output)),
+        vector("output.bias", &output.bias),
+    ]
 }
 
 fn common_weights_of(network: &Network) -> Vec<Tensor<'_>> {
-    let rows = &network.input;
-    let weights = numbers("input.weight", &rows.weights, (rows.len, rows.dim, rows.stride));
-    let mut list = vec![weights, vector("input.bias", &network.input_bias)];
+    let mut list = vec![vector("input.bias", &network.input_bias)];
     for (i, layer) in network.hidden.iter().enumerate() {
         let shape = (layer.inputs, layer.outputs, layer.stride);
         list.push(matrix(&format!("hidden.{i}.weight"), &layer.w[..], shape));
@@ -336,7 +342,7 @@ fn row_moments_of<'a>(name: &str, rows: &Rows, moments: &'a RowMoments) -> [Tens
 }
 
 fn common_moments_of<'a>(network: &Network, moments: &'a NetworkMoments) -> Vec<Tensor<'a>> {
-    let mut list: Vec<Tensor<'a>> = row_moments_of("input", &network.input, &moments.input).into();
+    let mut list = Vec::new();
     for (i, (layer, moments)) in network.hidden.iter().zip(&moments.hidden).enumerate() {
         let shape = (layer.inputs, layer.outputs, layer.stride);
         list.push(matrix(&format!("hidden.{i}.weight.m"), &moments.m[..], shape));

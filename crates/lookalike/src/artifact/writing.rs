@@ -2,7 +2,7 @@
 //!
 //! Several ranks write one directory together. The first one makes the folder, writes
 //! what all have in common and puts the directory in place; each writes the file of its own
-//! classes, so that nobody needs more memory or sends more than a few lines. They need
+//! classes and features, so that nobody needs more memory or sends more than a few lines. They need
 //! to see the same file system, and say so where they do not.
 
 use std::path::{Path, PathBuf};
@@ -114,7 +114,7 @@ impl Unfinished {
     }
 }
 
-/// What one rank writes: its classes, and the first one what all have in common.
+/// What one rank writes: its classes and features, and the first one what all have in common.
 fn write_share(
     directory: &Path,
     name: &str,
@@ -132,10 +132,10 @@ fn write_share(
     }
     let named = |file: &str| folder.join(shard_name(file, collective.rank(), collective.size()));
     let mut paths: Vec<PathBuf> = vec![named(MODEL_FILE)];
-    write_model(&paths[0], model, Which::OfClasses)?;
+    write_model(&paths[0], model, Which::OfRank)?;
     if let Some(state) = state {
         paths.push(named(TRAINING_FILE));
-        write_state(&paths[1], model, state, Which::OfClasses)?;
+        write_state(&paths[1], model, state, Which::OfRank)?;
     }
     // Who puts it in place can only wait for its own machine's disk.
     let files = paths.iter().map(|path| directory::measured_and_synced(path));

@@ -1,4 +1,4 @@
-//! The classes of one rank.
+//! The classes and features of one rank.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,14 +17,18 @@ pub struct Shard {
 impl Shard {
     /// This rank's share of so many classes.
     pub fn new(collective: Arc<dyn Collective>, num_classes: usize) -> Self {
-        let start = |rank: usize| (num_classes as u128 * rank as u128 / collective.size() as u128) as usize;
-        let classes = start(collective.rank())..start(collective.rank() + 1);
+        let classes = share(&*collective, num_classes);
         Self { collective, classes, num_classes }
     }
 
     /// All classes, on one process.
     pub fn whole(num_classes: usize) -> Self {
         Self::new(Arc::new(Alone), num_classes)
+    }
+
+    /// The features that are here, of so many: dealt out as classes are.
+    pub fn features(&self, num_features: usize) -> Range<usize> {
+        share(&*self.collective, num_features)
     }
 
     /// Whether all classes are here.
@@ -60,4 +64,10 @@ impl Shard {
             .filter(move |&&class| (start..end).contains(&(class as usize)))
             .map(move |&class| class - start as u32)
     }
+}
+
+/// What of `count` is here.
+fn share(collective: &dyn Collective, count: usize) -> Range<usize> {
+    let start = |rank: usize| (count as u128 * rank as u128 / collective.size() as u128) as usize;
+    start(collective.rank())..start(collective.rank() + 1)
 }

@@ -68,7 +68,7 @@ impl Method {
     pub fn of(config: &TrainConfig) -> Self {
         match config.loss() {
             Loss::Nce => Self::Nce,
-            Loss::Softmax | Loss::SoftmaxEach | Loss::Logistic => Self::Sampler(config.sampler),
+            _ => Self::Sampler(config.sampler),
         }
     }
 

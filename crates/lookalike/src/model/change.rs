@@ -61,6 +61,7 @@ impl Network {
         self.output = self.output.taken(&all(classes), to.num_classes);
         self.output.bias[classes..].fill(to.bias);
         (self.config.num_features, self.config.num_classes) = (to.num_features, to.num_classes);
+        self.features = 0..to.num_features;
         self.fill_input(to.init, to.seed, features);
         self.fill_output(to.init, to.seed, classes, 0);
     }

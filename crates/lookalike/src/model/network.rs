@@ -111,7 +111,9 @@ pub struct NetworkConfig {
 pub struct Network {
     /// The shape.
     pub config: NetworkConfig,
-    /// A row a feature.
+    /// The features whose rows are here: all, but on a rank of several.
+    pub features: Range<usize>,
+    /// A row a feature that is here.
     pub input: Rows,
     /// Biases of the first hidden layer.
     pub input_bias: Vec<f32>,
@@ -127,16 +129,17 @@ impl Network {
     /// # Panics
     /// If there is no hidden layer; configurations are checked before.
     pub fn zeroed(config: NetworkConfig) -> Self {
-        let classes = 0..config.num_classes;
-        Self::zeroed_shard(config, classes)
+        let (features, classes) = (0..config.num_features, 0..config.num_classes);
+        Self::zeroed_shard(config, features, classes)
     }
 
-    /// As [`zeroed`](Self::zeroed), with class vectors of some classes only.
-    fn zeroed_shard(config: NetworkConfig, classes: Range<usize>) -> Self {
+    /// As [`zeroed`](Self::zeroed), with rows of some features and classes only.
+    fn zeroed_shard(config: NetworkConfig, features: Range<usize>, classes: Range<usize>) -> Self {
         let first = config.hidden[0];
         let last = config.hidden[config.hidden.len() - 1];
         Self {
-            input: Rows::zeroed(config.num_features, first, config.storage, false),
+            input: Rows::zeroed(features.len(), first, config.storage, false),
+            features,
             input_bias: vec![0.0; first],
             hidden: config.hidden.windows(2).map(|pair| Hidden::zeroed(pair[0], pair[1])).collect(),
             output: Rows::zeroed(classes.len(), last, config.storage, true),
@@ -146,14 +149,20 @@ impl Network {
 
     /// A network of random weights and zero biases.
     pub fn random(config: NetworkConfig, init: Init, seed: u64) -> Self {
-        let classes = 0..config.num_classes;
-        Self::random_shard(config, init, seed, classes)
+        let (features, classes) = (0..config.num_features, 0..config.num_classes);
+        Self::random_shard(config, init, seed, features, classes)
     }
 
-    /// As [`random`](Self::random), with class vectors of some classes only: those that
+    /// As [`random`](Self::random), with rows of some features and classes only: those that
     /// they have in the whole network.
-    pub fn random_shard(config: NetworkConfig, init: Init, seed: u64, classes: Range<usize>) -> Self {
-        let mut network = Self::zeroed_shard(config, classes.clone());
+    pub fn random_shard(
+        config: NetworkConfig,
+        init: Init,
+        seed: u64,
+        features: Range<usize>,
+        classes: Range<usize>,
+    ) -> Self {
+        let mut network = Self::zeroed_shard(config, features, classes.clone());
         for (i, layer) in network.hidden.iter_mut().enumerate() {
             // He's variance keeps the scale through a ReLU.
             let bound = spread(2.0f32.sqrt(), layer.inputs);
@@ -166,10 +175,10 @@ impl Network {
         network
     }
 
-    /// Random weights for the rows of features from one on.
+    /// Random weights for the rows of features from one of those here on.
     pub(super) fn fill_input(&mut self, init: Init, seed: u64, from: usize) {
-        let bound = spread(init.input_scale, self.input.dim);
-        self.input.fill_from(from, |row, values| uniform((seed, 0, row), bound, values));
+        let (bound, first) = (spread(init.input_scale, self.input.dim), self.features.start);
+        self.input.fill_from(from, |row, values| uniform((seed, 0, first + row), bound, values));
     }
 
     /// Random weights for the rows of classes from one on; the first row is that of
@@ -181,23 +190,66 @@ impl Network {
         });
     }
 
-    /// Computes the activations of all hidden layers for a batch of examples.
+    /// Computes the activations of all hidden layers for a batch of examples. All features
+    /// are here.
     pub fn embed(&self, cpu: Cpu, examples: &Examples<'_>, batch: &[u32], out: &mut Activations) {
+        debug_assert_eq!(self.features, 0..self.config.num_features);
+        self.forward(cpu, examples, batch, out, None::<fn(&mut [f32])>);
+    }
+
+    /// As [`embed`](Self::embed), where other features may be on other ranks: `sum` adds up
+    /// what all have.
+    pub fn embed_summed(
+        &self,
+        cpu: Cpu,
+        examples: &Examples<'_>,
+        batch: &[u32],
+        out: &mut Activations,
+        sum: impl FnOnce(&mut [f32]),
+    ) {
+        self.forward(cpu, examples, batch, out, Some(sum));
+    }
+
+    fn forward(
+        &self,
+        cpu: Cpu,
+        examples: &Examples<'_>,
+        batch: &[u32],
+        out: &mut Activations,
+        sum: Option<impl FnOnce(&mut [f32])>,
+    ) {
         out.resize(self, batch.len());
         let (first, rest) = out.layers.split_at_mut(1);
         let stride = self.input.stride;
+        let rows = &mut first[0][..batch.len() * stride];
+        let finish = |row: &mut [f32], example: u32| {
+            let factor = self.config.normalise.factor(examples.features(example as usize).1);
+            for (x, &bias) in row.iter_mut().zip(&self.input_bias) {
+                *x = *x * factor + bias;
+            }
+            self.config.activation.apply(row);
+        };
+        let is_whole = sum.is_none();
         with_numbers!(&self.input.weights, weights => {
-            first[0][..batch.len() * stride].par_chunks_mut(stride).zip(batch).for_each(|(row, &example)| {
+            let each = rows.par_chunks_mut(stride).zip(batch);
+            each.for_each_init(Vec::new, |here, (row, &example)| {
                 let (ids, values) = examples.features(example as usize);
                 row.fill(0.0);
-                sum_rows(cpu, weights, ids, values, row);
-                let factor = self.config.normalise.factor(values);
-                for (x, &bias) in row.iter_mut().zip(&self.input_bias) {
-                    *x = *x * factor + bias;
+                if is_whole {
+                    sum_rows(cpu, weights, ids, values, row);
+                    finish(row, example);
+                } else {
+                    let places = self.places_here(ids);
+                    here.clear();
+                    here.extend(ids[places.clone()].iter().map(|&id| id - self.features.start as u32));
+                    sum_rows(cpu, weights, here, &values[places], row);
                 }
-                self.config.activation.apply(row);
             });
         });
+        if let Some(sum) = sum {
+            sum(rows);
+            rows.par_chunks_mut(stride).zip(batch).for_each(|(row, &example)| finish(row, example));
+        }
         let mut below: &[f32] = &first[0];
         for (layer, above) in self.hidden.iter().zip(rest) {
             let below_rows = &below[..batch.len() * padded(layer.inputs)];
@@ -205,6 +257,12 @@ impl Network {
             layer.forward(cpu, self.config.activation, below_rows, above_rows);
             below = above;
         }
+    }
+
+    /// Which of an example's features, which ascend, are here.
+    fn places_here(&self, ids: &[u32]) -> Range<usize> {
+        let before = |feature: usize| ids.partition_point(|&id| (id as usize) < feature);
+        before(self.features.start)..before(self.features.end)
     }
 
     /// The number of parameters.

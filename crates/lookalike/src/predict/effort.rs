@@ -22,11 +22,8 @@ pub const INDEXED_CLASSES_MIN: usize = 2000;
 
 /// Gives a model an index, with the least effort that finds nearly all of what an exact
 /// search finds for some examples, or, where that would not be faster, all classes. A model
-/// of few classes gets none.
+/// of few classes ([`INDEXED_CLASSES_MIN`]) needs none.
 pub fn index(cpu: Cpu, model: &mut Model, examples: &Examples<'_>, judges: &[u32]) {
-    if model.num_classes() < INDEXED_CLASSES_MIN {
-        return;
-    }
     model.search = Some(SearchIndex::build(cpu, model));
     let (effort, recall) = choose(cpu, model, examples, judges);
     if let Some(index) = &mut model.search {

@@ -103,7 +103,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
     /// As [`rank`](Self::rank), into a ranking whose memory is used again.
     pub fn rank_into(&self, examples: &Examples<'_>, batch: &[u32], ask: Ask<'_>, out: &mut TopK) {
         let mut scratch = self.scratch();
-        self.model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
+        self.embed(examples, batch, &mut scratch.activations);
         let calibration = self.model.calibration.as_ref().filter(|_| ask.probabilities);
         out.prepare(ask.k, ask.probabilities && calibration.is_none());
         match (ask.only, calibration) {
@@ -127,6 +127,17 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
             out.leave_at_least(threshold);
         }
         self.idle().push(scratch);
+    }
+
+    fn embed(&self, examples: &Examples<'_>, batch: &[u32], out: &mut Activations) {
+        let (network, cpu) = (&self.model.network, self.cpu);
+        match &self.shard {
+            None => network.embed(cpu, examples, batch, out),
+            Some(shard) => {
+                let sum = |sums: &mut [f32]| shard.collective().sum_f32(sums);
+                network.embed_summed(cpu, examples, batch, out, sum);
+            }
+        }
     }
 
     /// How to search where not every class is scored.
@@ -233,7 +244,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
     pub fn scores(&self, examples: &Examples<'_>, batch: &[u32], classes: &[u32]) -> Vec<f32> {
         let mut scratch = self.scratch();
         let model = self.model();
-        model.network.embed(self.cpu, examples, batch, &mut scratch.activations);
+        self.embed(examples, batch, &mut scratch.activations);
         let chosen = ChosenClasses { cpu: self.cpu, model, bias: &self.bias, classes };
         let embeddings = scratch.activations.embeddings();
         let scores = chosen.score(examples, batch, embeddings, &mut scratch.chosen);

@@ -1,7 +1,7 @@
 //! The best of all ranks: each ranks its own classes, then all tell each other their best.
 //!
-//! A score belongs to one rank and is moved, not summed: rankings have the bits of one
-//! process. On the wire: eight bytes a place of the ranking, whatever the number of classes.
+//! A score belongs to one rank and is moved, not summed: of the same embeddings rankings
+//! have the bits of one process. On the wire: eight bytes a place of the ranking, whatever the number of classes.
 
 use super::best::Best;
 use super::ranking::TopK;

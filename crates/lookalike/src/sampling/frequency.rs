@@ -75,3 +75,26 @@ impl Distribution for Frequency {
         std::hint::select_unpredictable((random as u32) < column.own, class, column.other)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Columns that come out even too: what a class has of all columns is its probability.
+    #[test]
+    fn columns_hold_what_each_class_is_worth() {
+        for counts in [vec![1, 2, 3], vec![3, 2, 1, 2, 2], vec![5; 7], vec![0, 9, 1, 40, 6, 6, 3]] {
+            let frequency = Frequency::new(&counts);
+            let mut found = vec![0.0; counts.len()];
+            for (class, column) in frequency.columns.iter().enumerate() {
+                let own = f64::from(column.own) / 2f64.powi(32);
+                found[class] += own / counts.len() as f64;
+                found[column.other as usize] += (1.0 - own) / counts.len() as f64;
+            }
+            for (class, found) in found.into_iter().enumerate() {
+                let expected = frequency.probability(class as u32);
+                assert!((found - expected).abs() < 1e-8, "{counts:?}: {class} {found} {expected}");
+            }
+        }
+    }
+}

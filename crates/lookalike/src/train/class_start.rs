@@ -10,12 +10,14 @@
 //! has the bias that makes it score like them where nothing speaks for it: a smaller
 //! learning rate, which forgets less, is then enough for it.
 //!
-//! Cost: a forward pass over at most [`EXAMPLES_MAX`] examples of each class.
+//! Cost: a forward pass over at most [`EXAMPLES_MAX`] examples of each class. Ranks, who
+//! have the rows of some features each, go through the classes of all together.
 
 use std::ops::Range;
 
 use lookalike_kernels::Cpu;
 
+use crate::collective::Shard;
 use crate::data::Examples;
 use crate::model::{Activations, ExamplesOfClass, Network, Rows};
 
@@ -30,18 +32,21 @@ const ALL_MAX: usize = 1 << 14;
 const LENGTH: f64 = 1.0;
 
 /// Lets the classes of a new network start from the examples `chosen`; those without any
-/// stay as they are. The output layer holds the classes of a range.
+/// stay as they are. The network is what a rank has of it.
 pub(super) fn start_classes(
     cpu: Cpu,
     network: &mut Network,
     examples: &Examples<'_>,
     chosen: &[u32],
-    classes: Range<usize>,
+    shard: &Shard,
 ) {
-    let first = classes.start;
-    let means = Means { all: mean_of_all(cpu, network, examples, chosen), classes };
+    let here = shard.classes();
+    let all = mean_of_all(cpu, network, examples, chosen, shard);
+    let means = Means { all, classes: 0..shard.num_classes(), shard };
     means.for_each(cpu, network, examples, chosen, |output, class, direction| {
-        set_row(output, class - first, direction, LENGTH);
+        if here.contains(&class) {
+            set_row(output, class - here.start, direction, LENGTH);
+        }
     });
 }
 
@@ -54,7 +59,8 @@ pub(super) fn start_new_classes(
     chosen: &[u32],
     first: usize,
 ) {
-    let all = mean_of_all(cpu, network, examples, chosen);
+    let shard = &Shard::whole(network.output.len);
+    let all = mean_of_all(cpu, network, examples, chosen, shard);
     let mut row = vec![0.0; network.output.stride];
     let (mut length, mut level) = (0.0, 0.0);
     for class in 0..first {
@@ -63,7 +69,7 @@ pub(super) fn start_new_classes(
         level += dot(&row, &all) + f64::from(network.output.bias[class]);
     }
     let (length, level) = (length / first as f64, level / first as f64);
-    let means = Means { all: all.clone(), classes: first..network.output.len };
+    let means = Means { all: all.clone(), classes: first..network.output.len, shard };
     means.for_each(cpu, network, examples, chosen, |output, class, direction| {
         if set_row(output, class, direction, length) {
             output.view().copy_row(class, &mut row);
@@ -89,12 +95,19 @@ fn spread(list: &[u32], count_max: usize) -> impl Iterator<Item = u32> {
     (0..count).map(move |i| list[i * list.len() / count])
 }
 
-fn mean_of_all(cpu: Cpu, network: &Network, examples: &Examples<'_>, chosen: &[u32]) -> Vec<f64> {
+fn mean_of_all(
+    cpu: Cpu,
+    network: &Network,
+    examples: &Examples<'_>,
+    chosen: &[u32],
+    shard: &Shard,
+) -> Vec<f64> {
     let mut all = vec![0.0; network.output.dim];
     let some: Vec<u32> = spread(chosen, ALL_MAX).collect();
     let mut activations = Activations::default();
     for batch in some.chunks(BATCH) {
-        network.embed(cpu, examples, batch, &mut activations);
+        let sum = |sums: &mut [f32]| shard.collective().sum_f32(sums);
+        network.embed_summed(cpu, examples, batch, &mut activations, sum);
         (0..batch.len()).for_each(|place| add(&mut all, activations.embeddings().row(place)));
     }
     all.iter_mut().for_each(|x| *x /= some.len().max(1) as f64);
@@ -102,12 +115,13 @@ fn mean_of_all(cpu: Cpu, network: &Network, examples: &Examples<'_>, chosen: &[u
 }
 
 /// Mean embeddings of the classes of a range, less the mean of all.
-struct Means {
+struct Means<'a> {
     all: Vec<f64>,
     classes: Range<usize>,
+    shard: &'a Shard,
 }
 
-impl Means {
+impl Means<'_> {
     /// Calls `start` for each class that has examples, in their order.
     fn for_each(
         &self,
@@ -124,7 +138,8 @@ impl Means {
         let (mut sum, mut count) = (vec![0.0; self.all.len()], 0usize);
         while pairs.peek().is_some() {
             let (classes, batch): (Vec<usize>, Vec<u32>) = pairs.by_ref().take(BATCH).unzip();
-            network.embed(cpu, examples, &batch, &mut activations);
+            let sum_over_ranks = |sums: &mut [f32]| self.shard.collective().sum_f32(sums);
+            network.embed_summed(cpu, examples, &batch, &mut activations, sum_over_ranks);
             let after = pairs.peek().map(|&(class, _)| class);
             for (place, &class) in classes.iter().enumerate() {
                 add(&mut sum, activations.embeddings().row(place));
@@ -155,7 +170,10 @@ fn norm(row: impl Iterator<Item = f64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::collective::{Alone, Threads};
     use crate::data::Dataset;
     use crate::model::{Activation, Init, NetworkConfig, Normalise, Storage};
     use crate::random::{Stream, below, mix};
@@ -174,7 +192,7 @@ mod tests {
         data
     }
 
-    fn network(classes: Range<usize>) -> Network {
+    fn network(shard: &Shard) -> Network {
         let config = NetworkConfig {
             num_features: 30,
             num_classes: CLASSES,
@@ -183,7 +201,7 @@ mod tests {
             normalise: Normalise::L2,
             storage: Storage::F32,
         };
-        Network::random_shard(config, Init::default(), 5, classes)
+        Network::random_shard(config, Init::default(), 5, shard.features(30), shard.classes())
     }
 
     fn rows(network: &Network) -> Vec<Vec<f32>> {
@@ -204,13 +222,14 @@ mod tests {
     fn classes_start_in_the_middle_of_their_examples() {
         let (data, cpu) = (data(), Cpu::detect());
         let (examples, chosen) = (data.view(), (0..400).collect::<Vec<u32>>());
-        let mut network = network(0..CLASSES);
+        let whole = Shard::whole(CLASSES);
+        let mut network = network(&whole);
         let before = rows(&network);
         let mut activations = Activations::default();
         network.embed(cpu, &examples, &chosen, &mut activations);
         let embedding = |&example: &u32| activations.embeddings().row(example as usize)[..8].to_vec();
         let all = mean(&chosen.iter().map(embedding).collect::<Vec<_>>());
-        start_classes(cpu, &mut network, &examples, &chosen, 0..CLASSES);
+        start_classes(cpu, &mut network, &examples, &chosen, &whole);
         let after = rows(&network);
         assert_eq!(after[CLASSES - 1], before[CLASSES - 1], "without examples nothing moves");
         for (class, row) in after.iter().enumerate().take(CLASSES - 1) {
@@ -229,12 +248,17 @@ mod tests {
     fn a_shard_starts_as_the_whole_does() {
         let (data, cpu) = (data(), Cpu::detect());
         let (examples, chosen) = (data.view(), (0..400).collect::<Vec<u32>>());
-        let start = |classes: Range<usize>| {
-            let mut network = network(classes.clone());
-            start_classes(cpu, &mut network, &examples, &chosen, classes);
+        let start = |collective| {
+            let shard = Shard::new(collective, CLASSES);
+            let mut network = network(&shard);
+            start_classes(cpu, &mut network, &examples, &chosen, &shard);
             rows(&network)
         };
-        assert_eq!([start(0..3), start(3..CLASSES)].concat(), start(0..CLASSES));
+        let whole = start(Arc::new(Alone)).concat();
+        let parts = Threads::run(3, start).concat().concat();
+        assert_eq!(parts.len(), whole.len());
+        // Embeddings are summed over ranks.
+        assert!(parts.iter().zip(&whole).all(|(found, expected)| (found - expected).abs() < 1e-5));
     }
 
     #[test]

@@ -2,7 +2,10 @@
 //!
 //! A feature's gradient is `Σ v · dE[example]` over the examples that have it.
 //! Cost: O(non-zero features of the batch · width), and each touched row is
-//! read and written once.
+//! read and written once. A rank of several moves the rows of its own features, with the
+//! gradient that all ranks know.
+
+use std::ops::Range;
 
 use lookalike_kernels::{Element, sum_rows};
 
@@ -40,7 +43,9 @@ struct FeaturePairs<'a> {
     examples: &'a Examples<'a>,
     batch: &'a [u32],
     starts: &'a [u32],
-    /// Those before it are frozen.
+    /// Those whose rows are here and not frozen.
+    moving: Range<u32>,
+    /// The first one here, from which rows are counted.
     first_feature: u32,
 }
 
@@ -52,35 +57,45 @@ impl Pairs for FeaturePairs<'_> {
     fn for_each(&self, example: usize, mut visit: impl FnMut(u32, u32)) {
         let (ids, _) = self.examples.features(self.batch[example] as usize);
         for (place, &feature) in (self.starts[example]..).zip(ids) {
-            if feature >= self.first_feature {
-                visit(feature, place);
+            if self.moving.contains(&feature) {
+                visit(feature - self.first_feature, place);
             }
         }
     }
 }
 
 impl InputStep {
-    /// Moves the rows of all features of the batch. `d_hidden` is the gradient of
+    /// Sorts the batch by feature. It needs no gradient, so that it can be done while ranks
+    /// wait for each other.
+    pub(super) fn prepare(
+        &mut self,
+        context: &StepContext,
+        network: &Network,
+        examples: &Examples<'_>,
+        batch: &[u32],
+    ) {
+        self.lay_out(network, examples, batch);
+        let places = self.values.len();
+        let entry_bits = usize::BITS - places.leading_zeros();
+        let Range { start, end } = network.features;
+        let moving = start.max(context.frozen_features) as u32..end as u32;
+        let pairs =
+            FeaturePairs { examples, batch, starts: &self.starts, moving, first_feature: start as u32 };
+        self.by_feature.sort(context.cpu, &pairs, network.input.len.max(1), entry_bits);
+        self.work.resize_with(self.by_feature.parts().len().max(self.work.len()), FeatureGradient::default);
+    }
+
+    /// Moves the rows of all features of the prepared batch. `d_hidden` is the gradient of
     /// the first hidden layer before its activation.
     pub(super) fn run(
         &mut self,
         context: &StepContext,
         (network, moments): (&mut Network, &mut NetworkMoments),
-        examples: &Examples<'_>,
-        batch: &[u32],
         d_hidden: &[f32],
     ) {
-        self.lay_out(network, examples, batch);
-        let places = self.values.len();
-        let entry_bits = usize::BITS - places.leading_zeros();
-        let first_feature = context.frozen_features as u32;
-        let pairs = FeaturePairs { examples, batch, starts: &self.starts, first_feature };
-        self.by_feature.sort(context.cpu, &pairs, network.input.len.max(1), entry_bits);
-        self.work.resize_with(self.by_feature.parts().len().max(self.work.len()), FeatureGradient::default);
-
-        let stride = network.input.stride;
+        let (start, stride) = (network.features.start, network.input.stride);
         with_layer!(LayerMut::new(&mut network.input, &mut moments.input), rows => {
-            self.update(context, rows, d_hidden);
+            self.update(context, rows, start, d_hidden);
         });
         if context.frozen_features == 0 {
             sum_columns(d_hidden, stride, &mut self.bias_grad);
@@ -107,7 +122,13 @@ impl InputStep {
         }
     }
 
-    fn update<T: Element>(&mut self, context: &StepContext, rows: RowsMut<'_, T>, d_hidden: &[f32]) {
+    fn update<T: Element>(
+        &mut self,
+        context: &StepContext,
+        rows: RowsMut<'_, T>,
+        first_feature: usize,
+        d_hidden: &[f32],
+    ) {
         let parts = self.by_feature.parts();
         let (example_of, values) = (&self.example_of, &self.values);
         for_each_part(rows, parts, &mut self.work[..parts.len()], &|mut rows, part, work| {
@@ -124,7 +145,7 @@ impl InputStep {
                 }
                 work.grad.fill(0.0);
                 sum_rows(context.cpu, d_hidden, &work.ids, &work.weights, &mut work.grad);
-                let feature = (part.first_key + local) as u64;
+                let feature = (first_feature + part.first_key + local) as u64;
                 let noise = mix(context.seed, Stream::Round, !context.iteration, feature);
                 rows.update(context.cpu, local, &context.adam, &work.grad, noise);
             }

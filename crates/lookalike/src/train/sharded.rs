@@ -2,10 +2,10 @@
 //! do together besides their steps.
 //!
 //! The output layer, its moments and its hash tables, sparse rows and which training
-//! examples a class has are sharded by class. Everything else (input and hidden layers,
-//! frequencies of classes, data) is on every rank, and moves there by the same bits, as all
-//! ranks see every batch and the embeddings' gradient is whole before the layers below get
-//! it.
+//! examples a class has are sharded by class, the rows of the input layer with theirs by
+//! feature. Everything else (hidden layers, biases below the output, frequencies of classes,
+//! data) is on every rank, and moves there by the same bits, as all ranks see every batch and
+//! the embeddings' gradient is whole before the layers below get it.
 
 use std::sync::Arc;
 

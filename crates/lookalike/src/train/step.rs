@@ -74,7 +74,14 @@ impl Step {
         batch: &[u32],
     ) -> f64 {
         let mut clock = StageClock::start();
-        network.embed(context.cpu, examples, batch, &mut self.activations);
+        let Self { shard, activations, input, .. } = self;
+        match shard {
+            None => network.embed(context.cpu, examples, batch, activations),
+            Some(shard) => network.embed_summed(context.cpu, examples, batch, activations, |sums| {
+                let prepare = || input.prepare(context, network, examples, batch);
+                rayon::join(|| shard.collective().sum_f32(sums), prepare);
+            }),
+        }
         self.d_layers.resize_with(network.config.hidden.len(), AlignedVec::default);
         for (gradient, &width) in self.d_layers.iter_mut().zip(&network.config.hidden) {
             grow_aligned(gradient, batch.len() * padded(width));
@@ -188,7 +195,7 @@ impl Step {
         batch: &[u32],
     ) {
         let frozen = context.frozen_features;
-        if frozen >= network.input.len && frozen > 0 {
+        if frozen >= network.config.num_features && frozen > 0 {
             return;
         }
         // A rate of zero moves nothing and lets the gradient through.
@@ -199,7 +206,10 @@ impl Step {
             let rows = batch.len() * padded(network.config.hidden[i]);
             activation.backward(&self.activations.layers[i][..rows], &mut self.d_layers[i][..rows]);
             if i == 0 {
-                self.input.run(context, (network, moments), examples, batch, &self.d_layers[0][..rows]);
+                if self.shard.is_none() {
+                    self.input.prepare(context, network, examples, batch);
+                }
+                self.input.run(context, (network, moments), &self.d_layers[0][..rows]);
             } else {
                 let (below, above) = self.d_layers.split_at_mut(i);
                 let layer = (&mut network.hidden[i - 1], &mut moments.hidden[i - 1]);

@@ -119,11 +119,14 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     describe::start(&trainer, &data.view(), &say);
     // Whoever was killed after the last checkpoint has not saved the model yet.
     if trainer.is_done() && arguments.checkpoint.is_none() {
-        let epochs = trainer.state.progress.epoch;
-        say(format!(
-            "nothing is left to do: the model has had its {epochs} epochs; ask for more with --epochs"
-        ));
-        return Ok(ExitCode::SUCCESS);
+        if !trainer.lacks_index() {
+            let epochs = trainer.state.progress.epoch;
+            say(format!(
+                "nothing is left to do: the model has had its {epochs} epochs; ask for more with --epochs"
+            ));
+            return Ok(ExitCode::SUCCESS);
+        }
+        say("training is done; the model gets the search index that several ranks do not make".into());
     }
     times.enter(Part::Reading);
     let test = open_other(arguments.test.as_deref(), &trainer, arguments)?;

@@ -209,7 +209,8 @@ impl ExampleWalk {
             self.found_by_all += fresh as usize;
             steps = step + 1;
         }
-        self.own.truncate(self.ends[steps.min(self.ends.len() - 1)] as usize);
+        // Where own classes alone were enough, those of all ranks were so no later.
+        self.own.truncate(self.ends[steps] as usize);
     }
 }
 

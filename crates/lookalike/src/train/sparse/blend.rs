@@ -65,7 +65,8 @@ impl<'a> HeldOutScores<'a> {
     ) -> Self {
         let mut activations = Activations::default();
         let network = &model.network;
-        network.embed(cpu, examples, held_out, &mut activations);
+        let sum = |sums: &mut [f32]| shard.collective().sum_f32(sums);
+        network.embed_summed(cpu, examples, held_out, &mut activations, sum);
         let embeddings = activations.embeddings();
         let (vectors, bias) = (network.output.view(), &network.output.bias);
         let mut best = TopK::new(DENSE_CANDIDATES);

@@ -5,7 +5,7 @@
 use std::time::Instant;
 
 use super::Trainer;
-use crate::predict::{self, Predictor};
+use crate::predict::{self, INDEXED_CLASSES_MIN, Predictor};
 use crate::train::calibrate::calibrate;
 
 /// Examples that judge a search index at most.
@@ -48,7 +48,7 @@ impl Trainer<'_> {
     /// Held-out examples judge it, or else some that are trained on. A shard of the
     /// classes gets none.
     pub fn index(&mut self) {
-        if self.model.search.is_some() || !self.shard.is_whole() {
+        if !self.lacks_index() {
             return;
         }
         let start = Instant::now();
@@ -59,5 +59,12 @@ impl Trainer<'_> {
         let judges: Vec<u32> = (0..count).map(|i| judges[i * judges.len() / count]).collect();
         predict::index(self.cpu, &mut self.model, &self.examples, &judges);
         self.state.progress.train_seconds += start.elapsed().as_secs_f64();
+    }
+
+    /// Whether [`index`](Self::index) has something to do: after a step, or where ranks have
+    /// trained the model and one process has it now.
+    pub fn lacks_index(&self) -> bool {
+        let is_large = self.model.num_classes() >= INDEXED_CLASSES_MIN;
+        is_large && self.model.search.is_none() && self.shard.is_whole()
     }
 }

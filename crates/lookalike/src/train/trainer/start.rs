@@ -39,10 +39,11 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self, TrainError> {
         let start = Instant::now();
         config.check(&examples)?;
-        config.check_memory(examples.num_features, examples.num_classes)?;
-        let shape = config.network(examples.num_features, examples.num_classes);
         let shard = Shard::new(collective, examples.num_classes);
-        let mut network = Network::random_shard(shape, config.init, config.seed, shard.classes());
+        let (features, classes) = (shard.features(examples.num_features), shard.classes());
+        config.check_memory(features.len(), classes.len())?;
+        let shape = config.network(examples.num_features, examples.num_classes);
+        let mut network = Network::random_shard(shape, config.init, config.seed, features, classes);
         let frequencies = ClassFrequencies::of(&examples);
         network.output.bias.fill(config.loss().over_candidates().starting_bias(examples.num_classes));
         let state = TrainingState {
@@ -58,8 +59,8 @@ impl<'a> Trainer<'a> {
         let model = Model::new(network, frequencies);
         let mut trainer = Self::start(Checkpoint { model, state }, shard, examples, cpu)?;
         if trainer.state.config.class_start == ClassStart::Examples {
-            let (network, classes) = (&mut trainer.model.network, trainer.shard.classes());
-            start_classes(cpu, network, &trainer.examples, &trainer.order, classes);
+            let (network, examples) = (&mut trainer.model.network, &trainer.examples);
+            start_classes(cpu, network, examples, &trainer.order, &trainer.shard);
         }
         trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
         Ok(trainer)
@@ -95,9 +96,14 @@ impl<'a> Trainer<'a> {
             }
         }
         let shard = Shard::new(collective, examples.num_classes);
-        let (here, wanted) = (model.network.output.len, shard.classes().len());
-        if here != wanted {
-            return Err(TrainError::OtherData { what: "classes on this rank", model: here, data: wanted });
+        let network = &model.network;
+        for (what, model, data) in [
+            ("features on this rank", network.input.len, shard.features(examples.num_features).len()),
+            ("classes on this rank", network.output.len, shard.classes().len()),
+        ] {
+            if model != data {
+                return Err(TrainError::OtherData { what, model, data });
+            }
         }
         Self::start(checkpoint, shard, examples, cpu)
     }
