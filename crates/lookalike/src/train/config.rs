@@ -120,6 +120,11 @@ const RETRIEVE_MAX: usize = 1000;
 /// With a ReLU so many times as many: embeddings that are never negative have much in
 /// common, and the tables tell them less apart.
 const RETRIEVE_RELU: usize = 3;
+/// Where sparse weights bring near classes besides, so many times the budget …
+const RETRIEVE_TIMES_BESIDE_SPARSE: usize = 4;
+/// … unless there are fewer classes than so many for each of those: the best of nearly all
+/// are too hard.
+const CLASSES_PER_RETRIEVED_MIN: usize = 20;
 
 impl Default for TrainConfig {
     fn default() -> Self {
@@ -187,17 +192,26 @@ impl TrainConfig {
     }
 
     /// Classes that the hash tables may give an example: `retrieve`, or by default twenty
-    /// times the budget, but no more than 1,000, three times that with a ReLU; none besides
-    /// the budget where there are sparse weights (docs/notes/selection.md).
+    /// times the budget, but no more than 1,000, three times that with a ReLU. Where there
+    /// are sparse weights four times the budget, if that is few of all classes, and else
+    /// none besides it (docs/notes/selection.md).
     pub fn retrieve_for(&self, num_classes: usize) -> usize {
         let budget = self.budget_for(num_classes);
         if !self.sampler.can_select() {
             return budget;
         }
-        // Where sparse weights bring near classes, the best of more gained nothing.
-        let selects = self.sparse.is_none() && self.sampler.selected_by_default().is_some();
-        let times = if self.activation == Activation::Relu { RETRIEVE_RELU } else { 1 };
-        let by_default = if selects { times * RETRIEVE_MAX.min(RETRIEVE_TIMES * budget) } else { 0 };
+        let by_default = match self.sampler.selected_by_default() {
+            None => 0,
+            // Sparse weights bring the nearest classes.
+            Some(_) if self.sparse.is_some() => {
+                let beside = RETRIEVE_TIMES_BESIDE_SPARSE * budget;
+                if num_classes >= CLASSES_PER_RETRIEVED_MIN * beside { beside } else { 0 }
+            }
+            Some(_) => {
+                let times = if self.activation == Activation::Relu { RETRIEVE_RELU } else { 1 };
+                times * RETRIEVE_MAX.min(RETRIEVE_TIMES * budget)
+            }
+        };
         let wanted = self.retrieve.unwrap_or(by_default);
         wanted.clamp(budget, num_classes.max(budget))
     }
@@ -293,6 +307,20 @@ mod tests {
         );
         assert_eq!(TrainConfig::default().budget_for(20_000), 100);
         assert_eq!(TrainConfig::default().budget_for(50), 50);
+    }
+
+    #[test]
+    fn tables_give_more_than_is_trained_on() {
+        let plain = TrainConfig::default();
+        assert_eq!((plain.retrieve_for(20_000), plain.keep_for(20_000)), (1000, Some(100)));
+        let told = TrainConfig { retrieve: Some(0), ..plain.clone() };
+        assert_eq!((told.retrieve_for(20_000), told.keep_for(20_000)), (400, None));
+        // Beside sparse weights less, and nothing where that were many of all classes.
+        let sparse = TrainConfig { sparse: Some(SparseConfig::default()), ..plain.clone() };
+        assert_eq!((sparse.retrieve_for(8000), sparse.keep_for(8000)), (400, Some(100)));
+        assert_eq!((sparse.retrieve_for(7999), sparse.keep_for(7999)), (100, None));
+        let uniform = TrainConfig { sampler: SamplerKind::Uniform, ..plain };
+        assert_eq!(uniform.keep_for(20_000), None);
     }
 
     #[test]
