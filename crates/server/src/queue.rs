@@ -150,7 +150,10 @@ impl Queue {
             let worked = started.elapsed();
             self.learn(items, worked);
             metrics.batch(items, worked);
-            for (outcome, (reply, _room, waited)) in outcomes.into_iter().zip(waiting) {
+            drop(queries);
+            for (outcome, (reply, room, waited)) in outcomes.into_iter().zip(waiting) {
+                // First, so that who has an answer and asks again finds room.
+                drop(room);
                 // Nobody may be there any more.
                 let _ = reply.send(Reply { outcome, waited, worked });
             }
