@@ -4,7 +4,7 @@
 //! dense one, and which it is cannot be told from training examples, which the
 //! sparse part's centroids have seen. So a few examples are kept aside, and
 //! after each epoch the blend that ranks them best is taken. A blend of 0 says
-//! that the sparse part does not help. In the same way they choose, once the model is
+//! that the sparse part surely does not help. In the same way they choose, once the model is
 //! looked at, how much the nearest training examples count ([`Neighbours`]).
 //!
 //! What is wanted is precision at 1, 3 and 5. But where few answers are right, as in
@@ -104,12 +104,19 @@ impl<'a> HeldOutScores<'a> {
         Self { examples, held_out, candidates }
     }
 
-    /// The best blend of dense and sparse scores.
+    /// The best blend of dense and sparse scores: 0 only where that is surely better than
+    /// any other. A sparse part that counts nothing is dropped for good, at the end of any
+    /// epoch, so chance must not decide it.
     pub(super) fn best_blend(&self) -> f32 {
-        self.best_of(BLENDS, |_, candidates| {
+        let values = self.values(|_, candidates| {
             let scores = |blend| candidates.iter().map(|c| blended(c, blend)).collect();
             BLENDS.map(scores)
-        })
+        });
+        let best = 1 + best_of(values.iter().map(|of_blends| &of_blends[1..]));
+        if is_surely_better(values.iter().map(|of_blends| (of_blends[0], of_blends[best]))) {
+            return 0.0;
+        }
+        BLENDS[best]
     }
 
     /// The best weight of the nearest examples beside the blended scores.
@@ -119,7 +126,7 @@ impl<'a> HeldOutScores<'a> {
         neighbours.prepare();
         let mut workers = PerThread::<NeighbourScratch>::default();
         workers.prepare();
-        self.best_of(weights, |example, candidates| {
+        let values = self.values(|example, candidates| {
             workers.with(|scratch| {
                 let near = neighbours.near(self.examples.features(example as usize), scratch);
                 let score = |weight: f32, c: &HeldOutCandidate| {
@@ -127,29 +134,41 @@ impl<'a> HeldOutScores<'a> {
                 };
                 weights.map(|weight| candidates.iter().map(|c| score(weight, c)).collect())
             })
-        })
+        });
+        weights[best_of(values.iter().map(|of_weights| &of_weights[..]))]
     }
 
-    /// The option whose scores rank best, and the first of equals. `score` gives
-    /// the candidates' scores by each option.
-    fn best_of<const N: usize>(
+    /// By example, the values of the rankings by each option; `score` gives the
+    /// candidates' scores by each.
+    fn values<const N: usize>(
         &self,
-        options: [f32; N],
         score: impl Fn(u32, &[HeldOutCandidate]) -> [Vec<f32>; N] + Sync,
-    ) -> f32 {
-        let values = self.held_out.par_iter().zip(&self.candidates).map(|(&example, candidates)| {
+    ) -> Vec<[u64; N]> {
+        let examples = self.held_out.par_iter().zip(&self.candidates).map(|(&example, candidates)| {
             let truths = self.examples.labels(example as usize);
             score(example, candidates).map(|scores| value(candidates, &scores, truths))
         });
-        let sums = values.reduce(|| [0; N], |a, b| std::array::from_fn(|i| a[i] + b[i]));
-        let mut chosen = 0;
-        for (i, &sum) in sums.iter().enumerate() {
-            if sum > sums[chosen] {
-                chosen = i;
-            }
-        }
-        options[chosen]
+        examples.collect()
     }
+}
+
+/// The option with the highest sum over examples, and the first of equals.
+fn best_of<'a>(values: impl Iterator<Item = &'a [u64]>) -> usize {
+    let mut sums: Vec<u64> = Vec::new();
+    for of_options in values {
+        sums.resize(of_options.len(), 0);
+        sums.iter_mut().zip(of_options).for_each(|(sum, value)| *sum += value);
+    }
+    (0..sums.len()).rev().max_by_key(|&option| sums[option]).unwrap_or(0)
+}
+
+/// Whether the first of two options is better by more than two standard errors of what it
+/// gains, example by example.
+fn is_surely_better(values: impl Iterator<Item = (u64, u64)>) -> bool {
+    let gain = |(first, second)| first as i64 - second as i64;
+    let (sum, squares) =
+        values.map(gain).fold((0, 0), |(sum, squares), gain| (sum + gain, squares + gain * gain));
+    sum > 0 && sum * sum > 4 * squares
 }
 
 /// A candidate's scores are those of the rank that has it.
@@ -246,7 +265,6 @@ mod tests {
     #[test]
     fn a_noisy_part_does_not_count() {
         assert_eq!(chosen(truth, noise), 0.0);
-        assert_eq!(chosen(truth, |_| 0.0), 0.0);
         assert_eq!(chosen(truth, |_| f32::NAN), 0.0);
         assert_eq!(chosen(truth, |place| f32::INFINITY * (noise(place) - 5.0)), 0.0);
     }
@@ -257,5 +275,18 @@ mod tests {
         assert_eq!(chosen(noise, truth), 16.0);
         // The least that is enough wins.
         assert_eq!(chosen(|_| 0.0, truth), 0.125);
+        // One that changes nothing is no reason to be sure.
+        assert_eq!(chosen(truth, |_| 0.0), 0.125);
+    }
+
+    #[test]
+    fn what_chance_may_have_brought_is_not_sure() {
+        // Of a hundred examples ten change: sums of gains have a standard error of 10 · √10.
+        let gains = |better: usize| {
+            let value = move |i: usize| if i < better { (10, 0) } else { (0, u64::from(i < 10) * 10) };
+            is_surely_better((0..100).map(value))
+        };
+        assert_eq!([5, 8, 9, 10].map(gains), [false, false, true, true]);
+        assert!(!is_surely_better([(3, 3)].into_iter()) && !is_surely_better(std::iter::empty()));
     }
 }
