@@ -64,6 +64,7 @@ fn adapt(arguments: &AdaptArguments) -> anyhow::Result<ExitCode> {
     let experiment = &arguments.experiment;
     let cpu = experiment.machine.cpu()?;
     let config = experiment.settings()?;
+    config.check_values()?;
     if arguments.samplers.contains(&SamplerKind::Full) {
         return Err(usage("--samplers: full softmax draws nothing; it is what the others are compared with"));
     }

@@ -56,10 +56,11 @@ fn compare(arguments: &CompareArguments) -> anyhow::Result<ExitCode> {
     let settings = experiment.settings()?;
     let seeds = arguments.matrix.seeds(settings.seed);
     // Seed after seed, so that a first answer with all methods comes early.
-    let runs = (seeds.iter())
+    let runs: Vec<PlannedRun> = (seeds.iter())
         .flat_map(|&seed| methods.iter().map(move |&method| (method, seed)))
         .map(|(method, seed)| PlannedRun::of_method(method, &settings, seed))
         .collect();
+    arguments.matrix.check(&runs)?;
     experiment.check_out("compare")?;
     let data = MatrixData::read(experiment, &arguments.matrix)?;
     let labels = LabelCharts::of(data.train.view());

@@ -56,12 +56,13 @@ fn sweep(arguments: &SweepArguments) -> anyhow::Result<ExitCode> {
         given => given.to_vec(),
     };
     let points = knob::points(&arguments.vary, arguments.one_at_a_time);
-    let runs = (seeds.iter())
+    let runs: Vec<PlannedRun> = (seeds.iter())
         .flat_map(|&seed| methods.iter().map(move |&method| (method, seed)))
         .flat_map(|(method, seed)| points.iter().map(move |point| (method, seed, point)))
         .map(|(method, seed, point)| planned(method, seed, point, &settings))
         .collect();
     let names: Vec<&str> = arguments.vary.iter().map(|varied| varied.knob.name()).collect();
+    arguments.matrix.check(&runs)?;
     experiment.check_out("sweep")?;
     let data = MatrixData::read(experiment, &arguments.matrix)?;
     let matrix =

@@ -248,6 +248,24 @@ fn settings_that_mean_nothing_are_refused_before_data_is_read() {
     }
 }
 
+#[test]
+fn experiments_refuse_bad_settings_before_data_is_read() {
+    let folder = Folder::new();
+    for command in ["compare", "sweep --vary budget=3", "adapt"] {
+        let message =
+            folder.refuse(&format!("{command} --train unread.txt --test unread.txt --out out --lr 0"));
+        assert!(message.contains("lr is 0") && !message.contains("unread"), "{command}: {message}");
+    }
+    for (flags, expected) in
+        [("--eval-every 0", "--eval-every is 0"), ("--time-limit 0", "--time-limit is 0")]
+    {
+        let message =
+            folder.refuse(&format!("compare --train unread.txt --test unread.txt --out out {flags}"));
+        assert!(message.contains(expected) && !message.contains("unread"), "{flags}: {message}");
+    }
+    assert!(!folder.path("out").exists());
+}
+
 /// What a model can't be asked for is known when it is read.
 #[test]
 fn settings_that_do_not_fit_a_model_are_refused_before_data_is_read() {

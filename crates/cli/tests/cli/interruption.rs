@@ -26,6 +26,20 @@ fn send(child: &Child, signal: Signal) {
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
+/// Trains for ever, started by a program that says what SIGHUP does: a child inherits it,
+/// and whoever runs the tests under nohup ignores it.
+#[cfg(target_os = "linux")]
+fn spawn_with_hangup(folder: &Folder, starter: &str, arguments: &[&str]) -> Child {
+    Command::new(starter)
+        .args(arguments)
+        .arg(env!("CARGO_BIN_EXE_lookalike"))
+        .args(format!("train made/train.txt --model model {ENDLESS}").split_whitespace())
+        .current_dir(folder.path(""))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
 fn end(child: Child) {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
@@ -35,11 +49,12 @@ fn steps(folder: &Folder) -> u64 {
     folder.succeed("inspect model --json").json()["progress"]["iteration"].as_u64().unwrap()
 }
 
+#[cfg(target_os = "linux")]
 #[test]
 fn signals_save_a_model_that_goes_on() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let folder = Folder::with_numbers();
-        let child = folder.spawn(&format!("train made/train.txt --model model {ENDLESS}"));
+        let child = spawn_with_hangup(&folder, "env", &["--default-signal=HUP"]);
         wait_for(&folder, "step", 1);
         assert!(!folder.path("model").exists());
         send(&child, signal);
@@ -56,13 +71,7 @@ fn signals_save_a_model_that_goes_on() {
 fn who_was_told_to_ignore_the_terminal_outlives_it() {
     let folder = Folder::with_numbers();
     // As nohup starts a program.
-    let child = Command::new("sh")
-        .args(["-c", "trap '' HUP; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_lookalike")])
-        .args(format!("train made/train.txt --model model {ENDLESS}").split_whitespace())
-        .current_dir(folder.path(""))
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let child = spawn_with_hangup(&folder, "sh", &["-c", "trap '' HUP; exec \"$0\" \"$@\""]);
     wait_for(&folder, "step", 1);
     send(&child, Signal::HUP);
     let lines = || folder.read("log.jsonl").iter().filter(|&&byte| byte == b'\n').count();

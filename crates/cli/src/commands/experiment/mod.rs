@@ -177,6 +177,16 @@ impl MatrixArguments {
         (0..self.seeds).map(|i| first.wrapping_add(i)).collect()
     }
 
+    /// What is wrong with the plan must show before data is read.
+    pub(crate) fn check(&self, runs: &[PlannedRun]) -> anyhow::Result<()> {
+        self.every()?;
+        self.time_limit()?;
+        for run in runs {
+            run.settings.check_values()?;
+        }
+        Ok(())
+    }
+
     /// How often to evaluate.
     fn every(&self) -> anyhow::Result<Every> {
         match self.eval_iterations {
@@ -253,7 +263,7 @@ impl MatrixData {
     }
 }
 
-/// Bad settings must show before hours of training.
+/// Settings that do not fit the data must show before hours of training.
 fn check(runs: &[PlannedRun], examples: &Examples<'_>) -> anyhow::Result<()> {
     for run in runs {
         run.settings.check(examples)?;
