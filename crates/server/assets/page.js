@@ -139,6 +139,10 @@ function barred(made, share) {
   return made;
 }
 
+function classButtons() {
+  return [...byId("classes").querySelectorAll("button")];
+}
+
 function showAnswer() {
   const lines = answer.classes.map(({ name, score }, place) => {
     const label = element("span", { className: "class-name" }, name);
@@ -146,7 +150,10 @@ function showAnswer() {
     button.addEventListener("click", () => choose(place));
     return element("li", {}, barred(button, score));
   });
+  const walkedTo = classButtons().indexOf(document.activeElement);
   byId("classes").replaceChildren(...lines);
+  // Somebody walks through the answers by keyboard and stays at the same place.
+  if (walkedTo >= 0) (classButtons()[walkedTo] ?? question).focus();
   show("empty", false);
   show("prior", answer.prior);
   const best = answer.classes[0];
@@ -156,7 +163,7 @@ function showAnswer() {
 
 function choose(place) {
   chosen = place;
-  byId("classes").querySelectorAll("button").forEach((button, i) => button.setAttribute("aria-pressed", i === place));
+  classButtons().forEach((button, i) => button.setAttribute("aria-pressed", i === place));
   const picked = answer.classes[place];
   show("details", picked !== undefined);
   show("alike", picked !== undefined);
@@ -230,7 +237,7 @@ function showCard() {
 
 // Arrow keys walk from the question through the answers.
 document.addEventListener("keydown", (event) => {
-  const buttons = [...byId("classes").querySelectorAll("button")];
+  const buttons = classButtons();
   const place = buttons.indexOf(document.activeElement);
   const atEnd = document.activeElement === question && question.selectionEnd === question.value.length;
   let next = null;
