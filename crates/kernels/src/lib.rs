@@ -234,7 +234,8 @@ dispatch! {
         noise: u64,
     ) = rows::backward_adam_row;
 
-    /// `out += Σ weights[i] · rows[ids[i]]`, rows of `out.len()` each.
+    /// `out += Σ weights[i] · rows[ids[i]]`, rows of `out.len()` each. Rows beyond the last
+    /// weight come next: they are asked for ahead.
     pub fn sum_rows<T: Element>(
         rows: &[T],
         ids: &[u32],

@@ -42,9 +42,7 @@ fn data(classes: usize, seed: u64) -> Dataset {
     data
 }
 
-/// The paper's start and loss. A hash that the last digit of a sum decides would make runs
-/// differ by more than digits; with these none does, at any level. Other losses are held
-/// against one process in `train/output/tests.rs`, other starts in `train/class_start.rs`.
+/// The paper's start and loss; the defaults of `train` are tested beside them.
 fn config(sampler: SamplerKind) -> TrainConfig {
     TrainConfig {
         sampler,
@@ -111,7 +109,7 @@ fn weights(checkpoint: &Checkpoint) -> (Vec<f32>, Vec<f32>) {
     (numbers(&network.input.weights), output)
 }
 
-/// The law of the whole: as one process, up to the order of sums.
+/// The law of the whole: the bits of one process, on numbers of ranks that have its ranges.
 fn assert_as_one_process(config: &TrainConfig) {
     let (data, name) = (data(CLASSES, 1), config.sampler);
     let (alone, of_one) = train_on(1, config, &data, STEPS);
@@ -119,23 +117,11 @@ fn assert_as_one_process(config: &TrainConfig) {
     for ranks in [2, 4] {
         let (runs, whole) = train_on(ranks, config, &data, STEPS);
         for (rank, run) in runs.iter().enumerate() {
-            for (step, (found, expected)) in run.losses.iter().zip(&alone.losses).enumerate() {
-                // Where the best are selected by whole numbers, a last digit of a weight may
-                // move one of them, sooner or later, and then another class is the last to stay.
-                let selects = config.retrieve.is_some_and(|count| count > 0);
-                let tolerance = if selects && step >= 30 { 2e-2 } else { 1e-4 };
-                assert!(
-                    (found - expected).abs() < tolerance,
-                    "{name}: rank {rank} of {ranks}, step {step}: {found} and {expected}"
-                );
-            }
-            assert_eq!(run.losses, runs[0].losses, "{name}: all ranks see the same");
+            assert_eq!(run.losses, alone.losses, "{name}: rank {rank} of {ranks}");
             assert_eq!(run.asked, alone.asked, "{name}: rank {rank} of {ranks}");
-            assert!((run.p_at_1 - alone.p_at_1).abs() < 0.3, "{name}: {} and {}", run.p_at_1, alone.p_at_1);
+            assert_eq!(run.p_at_1, alone.p_at_1, "{name}: rank {rank} of {ranks}");
         }
-        let (_, again) = train_on(ranks, config, &data, STEPS);
-        assert!(weights(&again) == weights(&whole), "{name}: the same bits again on {ranks} ranks");
-        assert_eq!(weights(&whole).1.len(), weights(&of_one).1.len());
+        assert!(weights(&whole) == weights(&of_one), "{name}: the model of one process on {ranks} ranks");
         // What ranks measured together is what one process measures of what they saved.
         let evaluation = Predictor::new(&whole.model, Cpu::detect()).evaluate(
             &data.view(),
@@ -146,6 +132,22 @@ fn assert_as_one_process(config: &TrainConfig) {
         assert_eq!(evaluation.unwrap().first(), Some(runs[0].p_at_1), "{name}");
     }
     assert!(alone.p_at_1 > 10.0, "{name}: it learns, {}", alone.p_at_1);
+}
+
+/// Other numbers of ranks sum in another order. A class that is found or selected by a hair's
+/// breadth then makes runs differ by more than digits, so that this is for samplers that
+/// draw.
+fn assert_as_one_process_up_to_the_order_of_sums(ranks: usize, config: &TrainConfig) {
+    let (data, name) = (data(CLASSES, 1), config.sampler);
+    let (alone, _) = train_on(1, config, &data, STEPS);
+    let (runs, whole) = train_on(ranks, config, &data, STEPS);
+    for (step, (found, expected)) in runs[0].losses.iter().zip(&alone[0].losses).enumerate() {
+        assert!((found - expected).abs() < 1e-4, "{name}, step {step}: {found} and {expected}");
+    }
+    assert!((runs[0].p_at_1 - alone[0].p_at_1).abs() < 0.3, "{name}");
+    assert!(runs.iter().all(|run| run.losses == runs[0].losses), "{name}: all ranks see the same");
+    let (_, again) = train_on(ranks, config, &data, STEPS);
+    assert!(weights(&again) == weights(&whole), "{name}: the same bits again on {ranks} ranks");
 }
 
 #[test]
@@ -207,6 +209,24 @@ fn drawn_negatives_train_as_on_one_process() {
     assert_as_one_process(&TrainConfig { loss: Some(Loss::Nce), ..config(SamplerKind::LogUniform) });
 }
 
+#[test]
+fn three_ranks_train_as_one_process_up_to_the_order_of_sums() {
+    for sampler in [SamplerKind::Full, SamplerKind::LogUniform, SamplerKind::Uniform] {
+        assert_as_one_process_up_to_the_order_of_sums(3, &config(sampler));
+    }
+}
+
+/// What `train` does where nothing is said: sparse weights, nearest examples, classes that
+/// start at their examples, and the best of many where there are classes enough.
+#[test]
+fn the_defaults_train_as_on_one_process() {
+    let defaults = TrainConfig { batch: 32, epochs: 5, ..TrainConfig::default() };
+    assert_as_one_process(&defaults);
+    let sparse = SparseConfig { held_out: 60, ..SparseConfig::default() };
+    assert_as_one_process(&TrainConfig { sparse: Some(sparse), ..defaults.clone() });
+    assert_as_one_process(&TrainConfig { storage: Storage::Bf16, hidden: vec![24, 40], ..defaults });
+}
+
 /// What a step sends depends on batch, width and tables, not on classes.
 #[test]
 fn bytes_on_the_wire_do_not_depend_on_the_number_of_classes() {
@@ -263,15 +283,14 @@ fn all_parts_of_a_model_train_as_on_one_process() {
     let sparse = one.sparse.as_ref().expect("it helps here");
     let kept = one.neighbours.as_ref().expect("so do they");
     for model in [&two, &four] {
-        // Scores of one rank are moved and never summed, so these have the bits of one process.
         let found = model.sparse.as_ref().unwrap();
         assert_eq!((found.weights(), found.blend()), (sparse.weights(), sparse.blend()));
         assert_eq!(found.priors(), sparse.priors());
         let found = model.neighbours.as_ref().unwrap();
         assert_eq!((found.members(), found.weight()), (kept.members(), kept.weight()));
         assert_eq!(found.entries(), kept.entries());
-        let (found, expected) = (model.calibration.as_ref().unwrap(), one.calibration.as_ref().unwrap());
-        assert_eq!(found.examples, expected.examples);
+        assert_eq!(model.calibration, one.calibration);
+        assert!(one.calibration.is_some());
     }
 }
 
@@ -286,7 +305,7 @@ fn go_on(collective: Arc<dyn Collective>, directory: &Path, data: &Dataset, to: 
 
 /// Within an epoch, with tables some steps old.
 #[test]
-fn a_checkpoint_goes_on_to_the_bit_with_as_many_ranks_and_as_well_with_others() {
+fn a_checkpoint_goes_on_to_the_bit_on_any_number_of_ranks_with_the_same_sums() {
     let data = data(CLASSES, 1);
     let centred = LshConfig { centre: true, ..LshConfig::default() };
     for config in [
@@ -296,7 +315,7 @@ fn a_checkpoint_goes_on_to_the_bit_with_as_many_ranks_and_as_well_with_others() 
     ] {
         let folder = tempfile::tempdir().unwrap();
         let place = |name: &str| folder.path().join(name);
-        let unbroken = Threads::run(3, |collective| {
+        let unbroken = Threads::run(4, |collective| {
             let mut trainer =
                 Trainer::new_on(collective, config.clone(), data.view(), Cpu::detect()).unwrap();
             (0..70).for_each(|_| _ = trainer.step().unwrap());
@@ -307,18 +326,17 @@ fn a_checkpoint_goes_on_to_the_bit_with_as_many_ranks_and_as_well_with_others() 
             losses
         });
         let expected = artifact::load_checkpoint(&place("unbroken")).unwrap();
-        for ranks in [3, 1, 2, 4] {
+        for ranks in [1, 2, 4] {
             let to = place(&format!("on-{ranks}"));
             let losses = Threads::run(ranks, |ranks| go_on(ranks, &place("broken"), &data, &to));
             let found = artifact::load_checkpoint(&to).unwrap();
-            for (found, expected) in losses[0].iter().zip(&unbroken[0]) {
-                assert!((found - expected).abs() < 1e-4, "{ranks} ranks: {found} and {expected}");
-            }
-            if ranks == 3 {
-                assert_eq!(losses[0], unbroken[0]);
-                assert!(weights(&found) == weights(&expected));
-                assert_eq!(found.state.moments.output.bias.m, expected.state.moments.output.bias.m);
-            }
+            assert_eq!(losses[0], unbroken[0], "{ranks} ranks");
+            assert!(weights(&found) == weights(&expected), "{ranks} ranks");
+            assert_eq!(found.state.moments.output.bias.m, expected.state.moments.output.bias.m);
+        }
+        let losses = Threads::run(3, |ranks| go_on(ranks, &place("broken"), &data, &place("on-3")));
+        for (found, expected) in losses[0].iter().zip(&unbroken[0]) {
+            assert!((found - expected).abs() < 1e-4, "three ranks: {found} and {expected}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Sums and maxima over ranks, joined in the order of ranks.
+//! Sums and maxima over ranks, joined as a tree of ranks.
 //!
 //! Each rank joins one slice of the numbers: the others send it their share of
 //! that slice, and it sends back what came out. So a rank sends 2·(R - 1)/R times the
@@ -8,7 +8,7 @@
 
 use bytemuck::{NoUninit, Pod, Zeroable};
 
-use super::Collective;
+use super::{Collective, join_in_tree};
 
 /// Everybody sends everything to everybody as long as nobody gets more bytes than this.
 const SMALL_BYTES: usize = 16 << 10;
@@ -75,8 +75,9 @@ fn reduce<T: NoUninit + Pod + Zeroable>(
         return;
     }
     if size_of_val(values) * size <= SMALL_BYTES {
-        let all = collective.gather(values);
-        return join_blocks(&all, values, join);
+        let mut all = collective.gather(values);
+        join_in_tree(&mut all, values.len(), join);
+        return values.copy_from_slice(&all[..values.len()]);
     }
     // The slices are equally long, so that the last may reach beyond the values.
     let slice = values.len().div_ceil(size);
@@ -84,17 +85,7 @@ fn reduce<T: NoUninit + Pod + Zeroable>(
     mine.resize(slice * size, T::zeroed());
     let mut theirs = vec![T::zeroed(); slice * size];
     collective.exchange_bytes(bytemuck::cast_slice(&mine), bytemuck::cast_slice_mut(&mut theirs));
-    let mut joined = vec![T::zeroed(); slice];
-    join_blocks(&theirs, &mut joined, join);
-    collective.gather_bytes(bytemuck::cast_slice(&joined), bytemuck::cast_slice_mut(&mut mine));
+    join_in_tree(&mut theirs, slice, join);
+    collective.gather_bytes(bytemuck::cast_slice(&theirs[..slice]), bytemuck::cast_slice_mut(&mut mine));
     values.copy_from_slice(&mine[..values.len()]);
-}
-
-/// Joins blocks, one a rank, in their order.
-fn join_blocks<T: Copy>(blocks: &[T], out: &mut [T], join: impl Fn(T, T) -> T) {
-    let mut blocks = blocks.chunks_exact(out.len());
-    out.copy_from_slice(blocks.next().expect("a block a rank"));
-    for block in blocks {
-        out.iter_mut().zip(block).for_each(|(all, &one)| *all = join(*all, one));
-    }
 }

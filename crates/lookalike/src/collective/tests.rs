@@ -11,11 +11,22 @@ fn numbers(rank: usize, len: usize) -> Vec<f32> {
     (0..len).map(|i| number(rank, i)).collect()
 }
 
+/// Of one to four numbers.
+fn tree<T: Copy + std::ops::Add<Output = T>>(numbers: &[T]) -> T {
+    match *numbers {
+        [a] => a,
+        [a, b] => a + b,
+        [a, b, c] => (a + b) + c,
+        [a, b, c, d] => (a + b) + (c + d),
+        _ => panic!("more than four"),
+    }
+}
+
 /// Small and large messages, of lengths that ranks do and do not divide.
 const LENGTHS: [usize; 5] = [0, 1, 7, 1201, 5003];
 
 #[test]
-fn sums_and_maxima_are_taken_in_the_order_of_ranks_everywhere() {
+fn sums_and_maxima_are_taken_as_a_tree_of_ranks_everywhere() {
     for size in [1, 2, 3, 4] {
         for len in LENGTHS {
             let outcomes = Threads::run(size, |collective| {
@@ -31,10 +42,11 @@ fn sums_and_maxima_are_taken_in_the_order_of_ranks_everywhere() {
             });
             for (sums, maxima, wide, counts) in outcomes {
                 for i in 0..len {
-                    let all = (0..size).map(|rank| number(rank, i));
-                    assert_eq!(sums[i], all.clone().reduce(|a, b| a + b).unwrap());
-                    assert_eq!(maxima[i], all.clone().reduce(f32::max).unwrap());
-                    assert_eq!(wide[i], all.map(f64::from).reduce(|a, b| a + b).unwrap());
+                    let all: Vec<f32> = (0..size).map(|rank| number(rank, i)).collect();
+                    let wider: Vec<f64> = all.iter().map(|&x| f64::from(x)).collect();
+                    assert_eq!(sums[i], tree(&all));
+                    assert_eq!(maxima[i], all.iter().copied().fold(0.0, f32::max));
+                    assert_eq!(wide[i], tree(&wider));
                     assert_eq!(counts[i] as usize, size * i + (0..size).sum::<usize>());
                 }
             }
@@ -73,14 +85,50 @@ fn a_large_sum_sends_less_than_twice_its_bytes() {
 
 #[test]
 fn shards_cover_all_classes_once() {
-    for (size, num_classes) in [(1, 10), (3, 10), (4, 4), (7, 1_000_003)] {
+    for (size, num_classes) in [(1, 10), (3, 10), (4, 4), (5, 5), (7, 1_000_003), (600, 5_000)] {
         let shards = Threads::new(size);
         let shards = shards.into_iter().map(|rank| Shard::new(Arc::new(rank), num_classes).classes());
         let shards: Vec<_> = shards.collect();
         assert_eq!((shards[0].start, shards[size - 1].end), (0, num_classes));
         assert!(shards.windows(2).all(|pair| pair[0].end == pair[1].start));
-        assert!(shards.iter().all(|classes| classes.len().abs_diff(num_classes / size) <= 1));
+        let is_fair = |len: usize| len > 0 && len.abs_diff(num_classes / size) <= num_classes / 1000 + 1;
+        assert!(shards.iter().all(|classes| is_fair(classes.len())));
     }
+}
+
+/// What a rank has is a branch of the tree of one process: the same ranges, next to each
+/// other, joined by themselves.
+#[test]
+fn ranks_have_the_ranges_of_one_process_and_their_sums() {
+    for count in [0, 3, 8, 1_203, 70_001] {
+        let whole: Vec<_> = Ranges::whole(count).iter().collect();
+        assert_eq!((whole.len(), whole[0].start, whole[RANGES - 1].end), (RANGES, 0, count));
+        for size in [1, 2, 4, 8] {
+            let of_rank = |rank| {
+                let ranges = Ranges::of_rank(count, rank, size);
+                let first = ranges.keys().start;
+                assert_eq!(first % (1 << ranges.block_bits()), 0);
+                ranges.iter().map(move |range| first + range.start..first + range.end)
+            };
+            assert!((0..size).flat_map(of_rank).eq(whole.iter().cloned()), "{count} keys, {size} ranks");
+        }
+    }
+    let sum_on = |size: usize| {
+        let sums = Threads::run(size, |collective| {
+            let ranges = RANGES / size;
+            let mut sums = RangeSums::default();
+            sums.start(ranges, 3);
+            for range in 0..ranges {
+                sums.add(range, &numbers(collective.rank() * ranges + range, 3));
+            }
+            let sums = sums.join();
+            collective.sum_f32(sums);
+            sums.to_vec()
+        });
+        sums[0].clone()
+    };
+    let whole = sum_on(1);
+    assert!([2, 4, 8].iter().all(|&size| sum_on(size) == whole));
 }
 
 #[test]

@@ -16,8 +16,10 @@ use std::ops::Range;
 
 use lookalike_kernels::{Cpu, gather_scale, indices_flagged, scatter_exp};
 
-use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, Softmax, TRUTH, TruthScore, example_of};
-use crate::collective::Reducer;
+use super::{
+    CandidateLoss, ExampleSums, ExampleTerms, PartTerms, Parts, Softmax, TRUTH, TruthScore, example_of,
+};
+use crate::collective::{Ranges, Reducer};
 use crate::scratch::{grow, make_room};
 
 /// See the module's description.
@@ -71,31 +73,41 @@ impl CandidateLoss for SoftmaxEach {
         for &at in &part.truths {
             let example = example_of(entries[at as usize]);
             let score = std::mem::replace(&mut scores[at as usize], NOTHING);
-            part.truth_scores.push(TruthScore { example, below_max: score - examples.max[example] });
+            let below_max = score - examples.max[example];
+            part.truth_scores.push(TruthScore { example, range: part.range, below_max });
         }
         part.sum.clear();
         part.sum.resize(examples.len(), 0.0);
         scatter_exp(cpu, scores, entries, &examples.max, &mut part.sum);
     }
 
-    fn join_weighed(&self, parts: Parts<'_>, examples: &mut ExampleTerms, reducer: &mut dyn Reducer) -> f64 {
+    fn join_weighed(
+        &self,
+        parts: Parts<'_>,
+        examples: &mut ExampleTerms,
+        (ranges, reducer): (Ranges, &mut dyn Reducer),
+    ) -> f64 {
         let scale = examples.scale();
-        let ExampleTerms { target, factor, negatives, truth_scores, num_truths, .. } = examples;
+        let ExampleTerms { target, factor, negatives, truth_scores, num_truths, sums, .. } = examples;
+        let ExampleSums { sums, total } = sums;
         make_room(truth_scores, *num_truths);
-        negatives.fill(0.0);
+        sums.start(ranges.len(), target.len());
         for part in parts {
             truth_scores.extend_from_slice(&part.truth_scores);
-            negatives.iter_mut().zip(&part.sum).for_each(|(sum, &other)| *sum += other);
+            sums.add(part.range, &part.sum);
         }
+        negatives.copy_from_slice(sums.join());
         reducer.sums(negatives);
-        let mut total = [0.0];
-        factor.fill(0.0);
-        for &TruthScore { example, below_max } in truth_scores.iter() {
+        total.start(ranges.len(), 1);
+        sums.start(ranges.len(), target.len());
+        for &TruthScore { example, range, below_max } in truth_scores.iter() {
             let sum = negatives[example] + exponential(below_max);
-            total[0] += f64::from(target[example] * (sum.ln() - below_max));
-            factor[example] += target[example] * scale / sum;
+            total.of(range)[0] += f64::from(target[example] * (sum.ln() - below_max));
+            sums.of(range)[example] += target[example] * scale / sum;
         }
-        reducer.sums_f64(&mut total);
+        let total = total.join();
+        reducer.sums_f64(total);
+        factor.copy_from_slice(sums.join());
         reducer.sums(factor);
         total[0]
     }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use lookalike_kernels::Cpu;
 
 use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, TRUTH, example_of};
-use crate::collective::Reducer;
+use crate::collective::{Ranges, Reducer};
 
 /// Noise-contrastive estimation: each candidate is told from noise.
 pub const NCE: Logistic = Logistic { needs_known_noise: true };
@@ -56,9 +56,17 @@ impl CandidateLoss for Logistic {
         part.loss = logistic(scores, entries, examples);
     }
 
-    fn join_weighed(&self, parts: Parts<'_>, _: &mut ExampleTerms, reducer: &mut dyn Reducer) -> f64 {
-        let mut total = [parts.map(|part| part.loss).sum::<f64>()];
-        reducer.sums_f64(&mut total);
+    fn join_weighed(
+        &self,
+        parts: Parts<'_>,
+        examples: &mut ExampleTerms,
+        (ranges, reducer): (Ranges, &mut dyn Reducer),
+    ) -> f64 {
+        let total = &mut examples.sums.total;
+        total.start(ranges.len(), 1);
+        parts.for_each(|part| total.add(part.range, &[part.loss]));
+        let total = total.join();
+        reducer.sums_f64(total);
         total[0]
     }
 

@@ -35,7 +35,7 @@ use std::ops::Range;
 use lookalike_kernels::{Cpu, FLAG_BITS};
 use serde::{Deserialize, Serialize};
 
-use crate::collective::Reducer;
+use crate::collective::{RangeSums, Ranges, Reducer};
 use crate::scratch::grow;
 
 /// Flag of an entry whose class is a true label of its example.
@@ -118,7 +118,12 @@ pub trait CandidateLoss: Sync {
     );
 
     /// When all parts are weighed; gives the summed loss of the batch.
-    fn join_weighed(&self, parts: Parts<'_>, examples: &mut ExampleTerms, reducer: &mut dyn Reducer) -> f64;
+    fn join_weighed(
+        &self,
+        parts: Parts<'_>,
+        examples: &mut ExampleTerms,
+        shard: (Ranges, &mut dyn Reducer),
+    ) -> f64;
 
     /// The gradients of some pairs, just before they are used.
     fn gradients(
@@ -161,6 +166,17 @@ pub struct ExampleTerms {
     negatives: Vec<f32>,
     /// Those of true labels, then.
     truth_scores: Vec<TruthScore>,
+    /// What is summed over ranges of classes.
+    sums: ExampleSums,
+}
+
+/// Sums over ranges of classes, while they are made whole.
+#[derive(Debug, Default)]
+struct ExampleSums {
+    /// By example.
+    sums: RangeSums<f32>,
+    /// The loss of the batch.
+    total: RangeSums<f64>,
 }
 
 impl ExampleTerms {
@@ -187,6 +203,8 @@ impl ExampleTerms {
 #[derive(Clone, Copy, Debug)]
 struct TruthScore {
     example: usize,
+    /// Which of the ranges of classes it is in.
+    range: usize,
     /// Its score without the largest of the example, so at most 0.
     below_max: f32,
 }
@@ -206,11 +224,14 @@ pub struct PartTerms {
     /// By example: sum of exponentials.
     sum: Vec<f32>,
     loss: f64,
+    /// Which of the ranges of classes it is in.
+    range: usize,
 }
 
 impl PartTerms {
     /// Before the first scores of a batch.
-    pub(crate) fn start(&mut self, batch: usize) {
+    pub(crate) fn start(&mut self, batch: usize, range: usize) {
+        self.range = range;
         self.max.clear();
         self.max.resize(batch, f32::NEG_INFINITY);
         self.loss = 0.0;

@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use lookalike_kernels::{Cpu, gather_scale, indices_flagged, scatter_exp, scatter_max};
 
-use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, TRUTH, example_of};
-use crate::collective::Reducer;
+use super::{CandidateLoss, ExampleSums, ExampleTerms, PartTerms, Parts, TRUTH, example_of};
+use crate::collective::{Ranges, Reducer};
 use crate::scratch::grow;
 
 /// See the module's description.
@@ -59,22 +59,31 @@ impl CandidateLoss for Softmax {
         scatter_exp(cpu, scores, entries, &examples.max, &mut part.sum);
     }
 
-    fn join_weighed(&self, parts: Parts<'_>, examples: &mut ExampleTerms, reducer: &mut dyn Reducer) -> f64 {
-        let mut total = [0.0];
-        examples.factor.fill(0.0);
+    fn join_weighed(
+        &self,
+        parts: Parts<'_>,
+        examples: &mut ExampleTerms,
+        (ranges, reducer): (Ranges, &mut dyn Reducer),
+    ) -> f64 {
+        let ExampleSums { sums, total } = &mut examples.sums;
+        sums.start(ranges.len(), examples.target.len());
+        total.start(ranges.len(), 1);
         for part in parts {
-            total[0] += part.loss;
-            examples.factor.iter_mut().zip(&part.sum).for_each(|(sum, &other)| *sum += other);
+            sums.add(part.range, &part.sum);
+            total.add(part.range, &[part.loss]);
         }
-        reducer.sums_f64(&mut total);
+        let total = total.join();
+        reducer.sums_f64(total);
+        let mut total = total[0];
+        examples.factor.copy_from_slice(sums.join());
         reducer.sums(&mut examples.factor);
         let scale = examples.scale();
         for (sum, &weight) in examples.factor.iter_mut().zip(&examples.weight) {
             let counts = weight > 0.0;
-            total[0] += if counts { f64::from(weight) * f64::from(*sum).ln() } else { 0.0 };
+            total += if counts { f64::from(weight) * f64::from(*sum).ln() } else { 0.0 };
             *sum = if counts { weight * scale / *sum } else { 0.0 };
         }
-        total[0]
+        total
     }
 
     fn gradients(

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use lookalike_kernels::{AlignedVec, Cpu, padded, sum_rows};
+use lookalike_kernels::{AlignedVec, Cpu, Element, padded, sum_rows};
 use rand::Rng as _;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::embeddings::Embeddings;
 use super::hidden::Hidden;
 use super::rows::{Rows, Storage, with_numbers};
+use crate::collective::{RangeSums, Ranges};
 use crate::data::Examples;
 use crate::random::{Stream, rng};
 
@@ -194,20 +195,24 @@ impl Network {
     /// are here.
     pub fn embed(&self, cpu: Cpu, examples: &Examples<'_>, batch: &[u32], out: &mut Activations) {
         debug_assert_eq!(self.features, 0..self.config.num_features);
-        self.forward(cpu, examples, batch, out, None::<fn(&mut [f32])>);
+        self.forward(cpu, examples, batch, out, None::<(Ranges, fn(&mut [f32]))>);
     }
 
-    /// As [`embed`](Self::embed), where other features may be on other ranks: `sum` adds up
-    /// what all have.
+    /// As [`embed`](Self::embed), summed as in training: over ranges of features, of which
+    /// others may be on other ranks. `sum` adds up what all ranks have.
+    ///
+    /// Answers sum straight through instead: they must not change when features are added,
+    /// which moves the ranges.
     pub fn embed_summed(
         &self,
         cpu: Cpu,
         examples: &Examples<'_>,
         batch: &[u32],
         out: &mut Activations,
-        sum: impl FnOnce(&mut [f32]),
+        (ranges, sum): (Ranges, impl FnOnce(&mut [f32])),
     ) {
-        self.forward(cpu, examples, batch, out, Some(sum));
+        debug_assert_eq!(self.features, ranges.keys());
+        self.forward(cpu, examples, batch, out, Some((ranges, sum)));
     }
 
     fn forward(
@@ -216,7 +221,7 @@ impl Network {
         examples: &Examples<'_>,
         batch: &[u32],
         out: &mut Activations,
-        sum: Option<impl FnOnce(&mut [f32])>,
+        summed: Option<(Ranges, impl FnOnce(&mut [f32]))>,
     ) {
         out.resize(self, batch.len());
         let (first, rest) = out.layers.split_at_mut(1);
@@ -229,24 +234,25 @@ impl Network {
             }
             self.config.activation.apply(row);
         };
-        let is_whole = sum.is_none();
+        let ranges = summed.as_ref().map(|(ranges, _)| *ranges);
+        let is_whole = ranges.is_none_or(|ranges| ranges.is_whole());
         with_numbers!(&self.input.weights, weights => {
             let each = rows.par_chunks_mut(stride).zip(batch);
-            each.for_each_init(Vec::new, |here, (row, &example)| {
-                let (ids, values) = examples.features(example as usize);
-                row.fill(0.0);
+            each.for_each_init(SumScratch::default, |scratch, (row, &example)| {
+                let features = examples.features(example as usize);
+                match ranges {
+                    None => {
+                        row.fill(0.0);
+                        sum_rows(cpu, weights, features.0, features.1, row);
+                    }
+                    Some(ranges) => scratch.sum(cpu, weights, (self.features.start, ranges), features, row),
+                }
                 if is_whole {
-                    sum_rows(cpu, weights, ids, values, row);
                     finish(row, example);
-                } else {
-                    let places = self.places_here(ids);
-                    here.clear();
-                    here.extend(ids[places.clone()].iter().map(|&id| id - self.features.start as u32));
-                    sum_rows(cpu, weights, here, &values[places], row);
                 }
             });
         });
-        if let Some(sum) = sum {
+        if let Some((_, sum)) = summed.filter(|_| !is_whole) {
             sum(rows);
             rows.par_chunks_mut(stride).zip(batch).for_each(|(row, &example)| finish(row, example));
         }
@@ -259,17 +265,46 @@ impl Network {
         }
     }
 
-    /// Which of an example's features, which ascend, are here.
-    fn places_here(&self, ids: &[u32]) -> Range<usize> {
-        let before = |feature: usize| ids.partition_point(|&id| (id as usize) < feature);
-        before(self.features.start)..before(self.features.end)
-    }
-
     /// The number of parameters.
     pub fn num_parameters(&self) -> usize {
         let rows = |rows: &Rows| rows.len * rows.dim + rows.bias.len();
         let hidden: usize = self.hidden.iter().map(|h| h.inputs * h.outputs + h.outputs).sum();
         rows(&self.input) + self.input_bias.len() + hidden + rows(&self.output)
+    }
+}
+
+/// What it takes to sum the rows of an example's features range by range.
+#[derive(Debug, Default)]
+struct SumScratch {
+    /// The features from the first one here on, counted from it.
+    here: Vec<u32>,
+    sums: RangeSums<f32>,
+}
+
+impl SumScratch {
+    /// Of features that ascend; the first row is that of feature `first`.
+    fn sum<T: Element>(
+        &mut self,
+        cpu: Cpu,
+        rows: &[T],
+        (first, ranges): (usize, Ranges),
+        (mut ids, mut values): (&[u32], &[f32]),
+        out: &mut [f32],
+    ) {
+        if first > 0 {
+            let before = ids.partition_point(|&id| (id as usize) < first);
+            self.here.clear();
+            self.here.extend(ids[before..].iter().map(|&id| id - first as u32));
+            (ids, values) = (&self.here, &values[before..]);
+        }
+        self.sums.start(ranges.len(), out.len());
+        for (i, range) in ranges.iter().enumerate() {
+            let len = ids.partition_point(|&id| (id as usize) < range.end);
+            // Rows of later ranges are asked for meanwhile.
+            sum_rows(cpu, rows, ids, &values[..len], self.sums.of(i));
+            (ids, values) = (&ids[len..], &values[len..]);
+        }
+        out.copy_from_slice(self.sums.join());
     }
 }
 

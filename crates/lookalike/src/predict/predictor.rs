@@ -51,7 +51,7 @@ pub struct NamedClass {
 pub struct Predictor<M> {
     model: M,
     cpu: Cpu,
-    /// The classes that the model has here, if not all are.
+    /// The classes that the model has here, if not all are or sums are those of training.
     shard: Option<Shard>,
     /// What a class scores whatever the example.
     bias: Vec<f32>,
@@ -82,6 +82,12 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
     /// classes.
     pub fn on(shard: &Shard, model: M, cpu: Cpu) -> Self {
         Self { shard: (!shard.is_whole()).then(|| shard.clone()), ..Self::new(model, cpu) }
+    }
+
+    /// As [`on`](Self::on), for whoever decides something about a model that is trained: on
+    /// one process too it embeds by the sums of training, so that ranks decide the same.
+    pub(crate) fn in_training(shard: &Shard, model: M, cpu: Cpu) -> Self {
+        Self { shard: Some(shard.clone()), ..Self::new(model, cpu) }
     }
 
     /// The model that answers.
@@ -134,7 +140,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         match &self.shard {
             None => network.embed(cpu, examples, batch, out),
             Some(shard) => {
-                let sum = |sums: &mut [f32]| shard.collective().sum_f32(sums);
+                let sum = shard.sum_over_features(network.config.num_features);
                 network.embed_summed(cpu, examples, batch, out, sum);
             }
         }
@@ -186,7 +192,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
                 rerank(few, (examples, batch), embeddings, &first, &mut scratch.rerank, out);
             }
         }
-        if let Some(shard) = &self.shard {
+        if let Some(shard) = self.shard.as_ref().filter(|shard| !shard.is_whole()) {
             join_ranks(shard, out);
         }
     }

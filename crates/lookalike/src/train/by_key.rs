@@ -6,15 +6,15 @@
 //! sorts a batch's (example, key) pairs by key, where a key is a class or a
 //! feature:
 //!
-//! 1. Chunks of examples count, in parallel, how many pairs fall in each block
-//!    of keys.
-//! 2. Blocks are joined into parts of about equal work. Bounds depend on the
-//!    batch alone, never on the number of threads, so sums over parts always
-//!    add up in the same order.
-//! 3. Chunks deal their pairs out by block: so many blocks that what a block
-//!    holds fits the nearest caches, so few that the line each is written to
-//!    does.
-//! 4. Each part sorts its blocks by key: by counting where keys are dense, by
+//! 1. Blocks of keys are joined into parts of about equal work, as far as some of the
+//!    examples tell. Bounds depend on the batch alone, never on the number of threads, so
+//!    sums over parts always add up in the same order. No part reaches beyond one of the
+//!    [`Ranges`], and what is in the others does not move its bounds: ranks, who have some
+//!    ranges each, have the parts of one process.
+//! 2. Chunks of examples count, in parallel, how many pairs fall in each block, and
+//!    deal their pairs out: so many blocks that what a block holds fits the nearest
+//!    caches, so few that the line each is written to does.
+//! 3. Each part sorts its blocks by key: by counting where keys are dense, by
 //!    comparison where they are sparse, so that the cost does not grow with the
 //!    number of keys. Both give the same order: by key, then by example.
 //!
@@ -29,12 +29,17 @@ pub(super) use lookalike_kernels::KeyGroup;
 use lookalike_kernels::{Cpu, Element, prefetch};
 use rayon::prelude::*;
 
+use crate::collective::{Ranges, join_in_tree};
 use crate::optim::RowsMut;
 use crate::sampling::BitRows;
 use crate::scratch::{grow, make_room};
 
-/// Parts a batch is cut into; more than any machine we expect has threads.
+/// Parts a batch is cut into, about; more than any machine we expect has threads.
 const PARTS: usize = 32;
+/// Examples, about, that say where.
+const SAMPLED_EXAMPLES: usize = 64;
+/// Shares of them that are counted in parallel.
+const SAMPLES: usize = 8;
 /// At least this many chunks of examples count and deal in parallel.
 const CHUNKS_MIN: usize = 32;
 /// Pairs in a chunk, about: half a megabyte, which stays in L2 while it is dealt.
@@ -42,8 +47,6 @@ const CHUNK_PAIRS: usize = 1 << 17;
 /// Chunks from which a block's items are prefetched.
 const CHUNKS_AHEAD: usize = 2;
 const ITEMS_PER_LINE: usize = 16;
-/// At most this many blocks of keys are counted.
-const MAX_BLOCKS: usize = 1024;
 /// The pairs of a batch, by example.
 pub(super) trait Pairs: Sync {
     /// The number of examples.
@@ -68,7 +71,7 @@ pub(super) trait Pairs: Sync {
 #[derive(Debug, Default)]
 pub(super) struct PairsByKey {
     chunks: Vec<Chunk>,
-    /// Pairs in each block of keys; of bits, those of some examples only.
+    /// Pairs of some examples in each block of keys; more of it than [`SAMPLES`] have counted.
     counts: Vec<u32>,
     /// Of bits: keys and entries of the pairs with flags, ascending.
     flagged: Vec<(u32, u32)>,
@@ -86,6 +89,8 @@ pub(super) struct Part {
     pub first_key: usize,
     /// The number of keys in the range.
     pub num_keys: usize,
+    /// Which of the [`Ranges`] it is in.
+    pub range: usize,
     /// Keys that occur, ascending.
     pub groups: Vec<KeyGroup>,
     /// Entries of all groups, one after the other.
@@ -97,6 +102,11 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// One of a range, without pairs.
+    pub(super) fn of(first_key: usize, num_keys: usize, range: usize) -> Self {
+        Self { first_key, num_keys, range, ..Self::default() }
+    }
+
     /// Each key that occurs (counted from the part's first) with its entries' range.
     pub(super) fn groups(&self) -> impl Iterator<Item = (usize, std::ops::Range<usize>)> + '_ {
         let ends = self.groups.iter().skip(1).map(|g| g.start).chain([self.entries.len() as u32]);
@@ -120,20 +130,27 @@ struct Chunk {
 }
 
 impl PairsByKey {
-    /// Sorts `pairs`, whose keys are below `num_keys` and entries below
-    /// `2^entry_bits`.
+    /// Sorts `pairs`, whose keys are those of `ranges` and entries below
+    /// `2^entry_bits`. There are as many parts as `usual` pairs an example are worth, or
+    /// what there is if nobody knows; ranks know only what is the same for all.
     ///
     /// # Panics
     /// If `entry_bits` leaves no room for keys; batches are limited before.
-    pub(super) fn sort(&mut self, cpu: Cpu, pairs: &impl Pairs, num_keys: usize, entry_bits: u32) {
-        if let Some(rows) = pairs.bits() {
-            return self.transpose(cpu, pairs, rows, num_keys);
-        }
+    pub(super) fn sort(
+        &mut self,
+        cpu: Cpu,
+        pairs: &impl Pairs,
+        (ranges, usual): (Ranges, Option<usize>),
+        entry_bits: u32,
+    ) {
         assert!(entry_bits < 32, "a batch has fewer than 2^31 pairs of examples and features");
-        let block_bits = num_keys.div_ceil(MAX_BLOCKS).next_power_of_two().trailing_zeros();
         // A key within its block and an entry share 32 bits.
-        let bits = ItemBits { block: block_bits.min(32 - entry_bits), entry: entry_bits };
-        let num_blocks = num_keys.div_ceil(1 << bits.block).max(1);
+        let bits = ItemBits { block: ranges.block_bits().min(32 - entry_bits), entry: entry_bits };
+        let num_blocks = ranges.keys().len().div_ceil(1 << bits.block).max(1);
+        self.choose_parts(pairs, (ranges, usual), num_blocks, bits);
+        if let Some(rows) = pairs.bits() {
+            return self.transpose(cpu, pairs, rows);
+        }
         // The last batch tells how many pairs to expect. Chunks never show in
         // the result.
         let num_chunks = (self.sizes.0 / CHUNK_PAIRS).next_power_of_two().max(CHUNKS_MIN);
@@ -148,11 +165,6 @@ impl PairsByKey {
             chunk.count(pairs, examples_of(i), num_blocks, bits);
             chunk.deal(pairs, examples_of(i), bits);
         });
-        let count_of =
-            |block| self.chunks.iter().map(|chunk| chunk.items_of(block).len() as u32).sum::<u32>();
-        self.counts.clear();
-        self.counts.extend((0..num_blocks).map(count_of));
-        self.choose_parts(num_keys, bits.block);
         let chunks = &self.chunks;
         self.parts[..self.num_parts].par_iter_mut().for_each(|part| part.sort(chunks, bits));
         self.count();
@@ -183,30 +195,56 @@ impl PairsByKey {
         self.sizes = self.parts().iter().map(sizes).fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
     }
 
-    /// Cuts the blocks, of `2^block_bits` keys each, into parts.
-    fn choose_parts(&mut self, num_keys: usize, block_bits: u32) {
-        let total: usize = self.counts.iter().map(|&count| count as usize).sum();
-        let (mut part, mut first_block, mut sum) = (0, 0, 0);
-        for block in 0..self.counts.len() {
-            // Even quotas of the total; a part ends when it passes its own.
-            if block > first_block && sum >= (part + 1) * total / PARTS && sum > 0 {
-                self.set_part(part, first_block..block, block_bits, num_keys);
-                part += 1;
-                first_block = block;
+    /// Cuts the ranges into parts, between blocks.
+    fn choose_parts(
+        &mut self,
+        pairs: &impl Pairs,
+        (ranges, usual): (Ranges, Option<usize>),
+        num_blocks: usize,
+        bits: ItemBits,
+    ) {
+        let step = pairs.num_examples().div_ceil(SAMPLED_EXAMPLES).max(1);
+        self.counts.clear();
+        self.counts.resize(num_blocks * SAMPLES, 0);
+        self.counts.par_chunks_exact_mut(num_blocks).enumerate().for_each(|(sample, counts)| {
+            for example in (sample * step..pairs.num_examples()).step_by(SAMPLES * step) {
+                pairs.for_each(example, |key, _| counts[bits.block_of(key)] += 1);
             }
-            sum += self.counts[block] as usize;
+        });
+        join_in_tree(&mut self.counts, num_blocks, |a, b| a + b);
+        let sum = |counts: &[u32]| counts.iter().map(|&count| count as usize).sum::<usize>();
+        let total = match usual {
+            Some(usual) => usual * pairs.num_examples().div_ceil(step),
+            None => sum(&self.counts[..num_blocks]),
+        };
+        self.num_parts = 0;
+        for (range, keys) in ranges.iter().enumerate().filter(|(_, keys)| !keys.is_empty()) {
+            let blocks = keys.start >> bits.block..keys.end.div_ceil(1 << bits.block);
+            let load = sum(&self.counts[blocks.clone()]);
+            let parts = ((load * PARTS + total / 2) / total.max(1)).clamp(1, PARTS);
+            let (mut part, mut first_block, mut sum) = (0, blocks.start, 0);
+            for block in blocks.clone() {
+                // Even quotas of the range's load; a part ends when it passes its own.
+                if block > first_block && sum >= (part + 1) * load / parts && sum > 0 {
+                    self.add_part(range, first_block..block, bits, keys.end);
+                    part += 1;
+                    first_block = block;
+                }
+                sum += self.counts[block] as usize;
+            }
+            self.add_part(range, first_block..blocks.end, bits, keys.end);
         }
-        self.set_part(part, first_block..self.counts.len(), block_bits, num_keys);
-        self.num_parts = part + 1;
     }
 
-    fn set_part(&mut self, part: usize, blocks: std::ops::Range<usize>, block_bits: u32, num_keys: usize) {
-        if self.parts.len() <= part {
-            self.parts.resize_with(part + 1, Part::default);
+    fn add_part(&mut self, range: usize, blocks: std::ops::Range<usize>, bits: ItemBits, end: usize) {
+        if self.parts.len() <= self.num_parts {
+            self.parts.resize_with(self.num_parts + 1, Part::default);
         }
-        let part = &mut self.parts[part];
-        part.first_key = blocks.start << block_bits;
-        part.num_keys = (blocks.end << block_bits).min(num_keys) - part.first_key;
+        let part = &mut self.parts[self.num_parts];
+        self.num_parts += 1;
+        part.range = range;
+        part.first_key = blocks.start << bits.block;
+        part.num_keys = (blocks.end << bits.block).min(end) - part.first_key;
         part.blocks = blocks;
     }
 }
@@ -450,7 +488,7 @@ mod tests {
 
     fn check(sorted: &mut PairsByKey, lists: Vec<Vec<u32>>, num_keys: usize, entry_bits: u32) {
         let lists = Lists(lists);
-        sorted.sort(Cpu::detect(), &lists, num_keys, entry_bits);
+        sorted.sort(Cpu::detect(), &lists, (Ranges::whole(num_keys), None), entry_bits);
         let mut expected: Vec<(u32, u32)> = Vec::new();
         for example in 0..lists.num_examples() {
             lists.for_each(example, |key, entry| expected.push((key, entry)));

@@ -106,7 +106,7 @@ fn mean_of_all(
     let some: Vec<u32> = spread(chosen, ALL_MAX).collect();
     let mut activations = Activations::default();
     for batch in some.chunks(BATCH) {
-        let sum = |sums: &mut [f32]| shard.collective().sum_f32(sums);
+        let sum = shard.sum_over_features(network.config.num_features);
         network.embed_summed(cpu, examples, batch, &mut activations, sum);
         (0..batch.len()).for_each(|place| add(&mut all, activations.embeddings().row(place)));
     }
@@ -138,7 +138,7 @@ impl Means<'_> {
         let (mut sum, mut count) = (vec![0.0; self.all.len()], 0usize);
         while pairs.peek().is_some() {
             let (classes, batch): (Vec<usize>, Vec<u32>) = pairs.by_ref().take(BATCH).unzip();
-            let sum_over_ranks = |sums: &mut [f32]| self.shard.collective().sum_f32(sums);
+            let sum_over_ranks = self.shard.sum_over_features(network.config.num_features);
             network.embed_summed(cpu, examples, &batch, &mut activations, sum_over_ranks);
             let after = pairs.peek().map(|&(class, _)| class);
             for (place, &class) in classes.iter().enumerate() {
@@ -255,9 +255,10 @@ mod tests {
             rows(&network)
         };
         let whole = start(Arc::new(Alone)).concat();
+        assert_eq!(Threads::run(2, start).concat().concat(), whole);
+        // Three ranks sum embeddings over other ranges.
         let parts = Threads::run(3, start).concat().concat();
         assert_eq!(parts.len(), whole.len());
-        // Embeddings are summed over ranks.
         assert!(parts.iter().zip(&whole).all(|(found, expected)| (found - expected).abs() < 1e-5));
     }
 

@@ -25,6 +25,8 @@ pub struct StepContext {
     pub labels_counted: usize,
     /// Whether scores are corrected by `ln q` of the sampler.
     pub corrects_log_q: bool,
+    /// Negatives that an example is to be compared with, before the best are selected.
+    pub candidates: usize,
     /// Of the classes that an example's tables gave, those with the highest scores, so
     /// many, are trained on; all if not said.
     pub keep: Option<usize>,

@@ -11,6 +11,7 @@ use lookalike_kernels::{Element, sum_rows};
 
 use super::by_key::{Pairs, PairsByKey, for_each_part};
 use super::context::{PREFETCH_AHEAD, StepContext};
+use crate::collective::Ranges;
 use crate::data::Examples;
 use crate::model::Network;
 use crate::optim::{LayerMut, NetworkMoments, RowsMut, with_layer};
@@ -81,7 +82,8 @@ impl InputStep {
         let moving = start.max(context.frozen_features) as u32..end as u32;
         let pairs =
             FeaturePairs { examples, batch, starts: &self.starts, moving, first_feature: start as u32 };
-        self.by_feature.sort(context.cpu, &pairs, network.input.len.max(1), entry_bits);
+        let all = (Ranges::whole(network.input.len.max(1)), None);
+        self.by_feature.sort(context.cpu, &pairs, all, entry_bits);
         self.work.resize_with(self.by_feature.parts().len().max(self.work.len()), FeatureGradient::default);
     }
 

@@ -76,7 +76,7 @@ impl Trainer<'_> {
         unknown_labels: &(dyn Fn(usize) -> usize + Sync),
         options: &MetricOptions,
     ) -> Result<Evaluation, MetricsError> {
-        let predictor = Predictor::on(&self.shard, &self.model, self.cpu());
+        let predictor = Predictor::in_training(&self.shard, &self.model, self.cpu());
         predictor.evaluate(examples, unknown_labels, options, Search::Exact)
     }
 }

@@ -12,7 +12,7 @@ use super::hidden_step::HiddenStep;
 use super::input_step::InputStep;
 use super::output::{FullStep, OutputLayer, Proposed, SampledStep};
 use super::stages::{Stage, StageClock, StageTimes};
-use crate::collective::{Alone, Collective, Shard};
+use crate::collective::{Alone, Collective, Ranges, Shard};
 use crate::data::Examples;
 use crate::model::{Activations, Network};
 use crate::optim::{Adam, NetworkMoments};
@@ -75,13 +75,16 @@ impl Step {
     ) -> f64 {
         let mut clock = StageClock::start();
         let Self { shard, activations, input, .. } = self;
-        match shard {
-            None => network.embed(context.cpu, examples, batch, activations),
-            Some(shard) => network.embed_summed(context.cpu, examples, batch, activations, |sums| {
+        let num_features = network.config.num_features;
+        let ranges = shard.as_ref().map(|shard| shard.feature_ranges(num_features));
+        let sum = |sums: &mut [f32]| {
+            if let Some(shard) = shard {
                 let prepare = || input.prepare(context, network, examples, batch);
                 rayon::join(|| shard.collective().sum_f32(sums), prepare);
-            }),
-        }
+            }
+        };
+        let ranges = ranges.unwrap_or_else(|| Ranges::whole(num_features));
+        network.embed_summed(context.cpu, examples, batch, activations, (ranges, sum));
         self.d_layers.resize_with(network.config.hidden.len(), AlignedVec::default);
         for (gradient, &width) in self.d_layers.iter_mut().zip(&network.config.hidden) {
             grow_aligned(gradient, batch.len() * padded(width));
@@ -161,9 +164,9 @@ impl Step {
         }
         let shard = self.shard.as_ref();
         let layer = OutputLayer {
+            ranges: shard.map_or_else(|| Ranges::whole(network.output.len), Shard::class_ranges),
             rows: &mut network.output,
             moments: &mut moments.output,
-            first_class: shard.map_or(0, |shard| shard.classes().start),
             reducer: &mut shard.map_or(&Alone as &dyn Collective, Shard::collective),
         };
         match proposer {

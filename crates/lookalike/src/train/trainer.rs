@@ -129,6 +129,7 @@ impl Trainer<'_> {
             loss: config.loss(),
             labels_counted: config.labels_counted,
             corrects_log_q: config.corrects_log_q(),
+            candidates: config.retrieve_for(self.model.num_classes()),
             keep: config.keep_for(self.model.num_classes()),
             clip: config.clip,
             frozen_features: config.frozen_features,

@@ -15,20 +15,10 @@ use crate::scratch::{extend, grow};
 const BLOCK_OF_BITS: usize = BIT_ROWS * BLOCK_WORDS;
 /// Stripes of examples whose bits lie side by side then.
 const STRIPES: usize = BIT_WORDS / BLOCK_WORDS;
-/// Of bits, those of one example in so many are counted: parts need not be quite even.
-const EXAMPLES_PER_COUNT: usize = 16;
 
 impl PairsByKey {
     /// [`PairsByKey::sort`] by squares of bits.
-    pub(super) fn transpose(&mut self, cpu: Cpu, pairs: &impl Pairs, rows: BitRows<'_>, num_keys: usize) {
-        let blocks = 0..rows.words / BLOCK_WORDS;
-        self.counts.clear();
-        self.counts.resize(blocks.len(), 0);
-        self.counts.par_iter_mut().enumerate().for_each(|(block, count)| {
-            let counted = rows.block(block).step_by(EXAMPLES_PER_COUNT);
-            *count = counted.map(|words| words.iter().map(|word| word.count_ones()).sum::<u32>()).sum();
-        });
-        self.choose_parts(num_keys, BLOCK_OF_BITS.trailing_zeros());
+    pub(super) fn transpose(&mut self, cpu: Cpu, pairs: &impl Pairs, rows: BitRows<'_>) {
         self.flagged.clear();
         for example in 0..pairs.num_examples() {
             pairs.for_each_flagged(example, |key, entry| self.flagged.push((key, entry)));
@@ -44,9 +34,11 @@ impl PairsByKey {
 }
 
 impl Part {
-    /// Groups and entries from bits, block by block.
+    /// Groups and entries from bits, block by block. Parts may share one.
     fn read_off(&mut self, cpu: Cpu, rows: BitRows<'_>) {
-        let Self { first_key, groups, entries, blocks, columns, .. } = self;
+        let Self { first_key, num_keys, groups, entries, columns, .. } = self;
+        let (first_key, end_key) = (*first_key, *first_key + *num_keys);
+        let blocks = first_key / BLOCK_OF_BITS..end_key.div_ceil(BLOCK_OF_BITS);
         let stripes = rows.num_examples().div_ceil(BIT_ROWS).next_multiple_of(STRIPES);
         grow(columns, BLOCK_OF_BITS * stripes);
         groups.clear();
@@ -74,11 +66,13 @@ impl Part {
             let ones = count_ones(cpu, columns);
             let mut end = entries.len();
             extend(entries, end + ones + BIT_ROWS);
-            let local_keys = ((block * BLOCK_OF_BITS - *first_key) as u32)..;
-            for (local_key, column) in local_keys.zip(columns.chunks_exact(stripes)) {
+            let first_of_block = block * BLOCK_OF_BITS;
+            let keys = first_of_block.max(first_key)..end_key.min(first_of_block + BLOCK_OF_BITS);
+            let columns = columns.chunks_exact(stripes).skip(keys.start - first_of_block);
+            for (key, column) in keys.zip(columns) {
                 let found = indices_of_ones(cpu, column, FLAG_BITS, &mut entries[end..]);
                 if found > 0 {
-                    groups.push(KeyGroup { local_key, start: end as u32 });
+                    groups.push(KeyGroup { local_key: (key - first_key) as u32, start: end as u32 });
                 }
                 end += found;
             }
@@ -110,6 +104,7 @@ mod tests {
 
     use super::super::tests::listed;
     use super::*;
+    use crate::collective::Ranges;
 
     /// The same pairs as lists and as bits, some of them flagged.
     struct Marked {
@@ -163,7 +158,7 @@ mod tests {
             }
             let sort = |pairs: &Marked| {
                 let mut sorted = PairsByKey::default();
-                sorted.sort(Cpu::detect(), pairs, num_keys, 12);
+                sorted.sort(Cpu::detect(), pairs, (Ranges::whole(num_keys), None), 12);
                 let keys: usize = sorted.parts().iter().map(|part| part.num_keys).sum();
                 assert_eq!(keys, num_keys);
                 listed(&sorted)

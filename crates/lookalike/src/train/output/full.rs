@@ -15,7 +15,7 @@ use super::super::by_key::{Part, for_each_part};
 use super::super::context::StepContext;
 use super::super::stages::{Stage, StageClock, StageTimes};
 use super::{OutputLayer, rounding_noise, sum_shares};
-use crate::collective::Reducer;
+use crate::collective::{RANGES, RangeSums, Ranges, Reducer};
 use crate::data::Examples;
 use crate::loss::RunningSum;
 use crate::model::Embeddings;
@@ -24,8 +24,8 @@ use crate::scratch::{grow, grow_aligned};
 
 /// Classes and examples of a tile: its scores take 256 KiB and stay in L2.
 const TILE: usize = 256;
-/// Parts that classes are cut into, whatever the number of threads.
-const PARTS: usize = 32;
+/// Parts that a range of classes is cut into, whatever the number of threads.
+const PARTS: usize = 32 / RANGES;
 
 /// Buffers of the full softmax's step, kept between batches.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(crate) struct FullStep {
     /// `weight · p / batch = exp(score - log_norm)`.
     log_norm: Vec<f32>,
     /// By example: sum of exponentials, over the largest score.
-    sums: Vec<f64>,
+    sums: RangeSums<f64>,
     times: StageTimes,
 }
 
@@ -134,8 +134,9 @@ impl FullStep {
         d_embeddings: &mut [f32],
     ) -> f64 {
         let mut clock = StageClock::start();
-        let OutputLayer { rows, moments, first_class, reducer } = layer;
-        self.prepare(first_class..first_class + rows.len, context.labels_counted, examples, batch);
+        let OutputLayer { rows, moments, ranges, reducer } = layer;
+        let first_class = ranges.keys().start;
+        self.prepare(ranges, context.labels_counted, examples, batch);
         clock.end(Stage::Sort);
         let Self { parts, work, truths, weight, target, log_norm, sums, times } = self;
         let (work, parts) = (&mut work[..parts.len()], &parts[..]);
@@ -153,12 +154,12 @@ impl FullStep {
             let (w, bias) = (&*rows.w, &*rows.bias.w);
             work.par_iter_mut().zip(parts).for_each(|(work, part)| work.normalise(&view, w, bias, part));
             clock.end(Stage::Score);
-            let loss = combine(work, weight, log_norm, sums, reducer);
+            let loss = combine((parts, work), weight, (log_norm, sums), (ranges, reducer));
             clock.end(Stage::Loss);
             for_each_part(rows, parts, work, &|rows, part, work| {
                 work.update(&view, rows, part, context, first_class, log_norm);
             });
-            sum_shares(work, |work| &work.d_embeddings, stride, d_embeddings);
+            sum_shares((parts, work), |work| &work.d_embeddings, (ranges, stride), d_embeddings);
             reducer.sums(d_embeddings);
             clock.end(Stage::Update);
             *times = clock.times();
@@ -172,23 +173,18 @@ impl FullStep {
         self.times
     }
 
-    /// `classes` are those of the shard; true labels of others are other shards' business.
-    fn prepare(
-        &mut self,
-        classes: std::ops::Range<usize>,
-        labels_counted: usize,
-        examples: &Examples<'_>,
-        batch: &[u32],
-    ) {
-        let num_classes = classes.len();
-        let classes_per_part = num_classes.div_ceil(PARTS).next_multiple_of(TILE);
-        let num_parts = num_classes.div_ceil(classes_per_part);
-        self.parts.resize_with(num_parts, Part::default);
-        for (i, part) in self.parts.iter_mut().enumerate() {
-            part.first_key = i * classes_per_part;
-            part.num_keys = classes_per_part.min(num_classes - part.first_key);
+    /// `ranges` are those of the shard; true labels of others are other shards' business.
+    fn prepare(&mut self, ranges: Ranges, labels_counted: usize, examples: &Examples<'_>, batch: &[u32]) {
+        let classes = ranges.keys();
+        self.parts.clear();
+        for (range, keys) in ranges.iter().enumerate() {
+            let classes_per_part = keys.len().div_ceil(PARTS).next_multiple_of(TILE);
+            for first_key in keys.clone().step_by(classes_per_part.max(1)) {
+                let num_keys = classes_per_part.min(keys.end - first_key);
+                self.parts.push(Part::of(first_key, num_keys, range));
+            }
         }
-        self.work.resize_with(num_parts.max(self.work.len()), PartTiles::default);
+        self.work.resize_with(self.parts.len().max(self.work.len()), PartTiles::default);
         self.truths.clear();
         grow(&mut self.weight, batch.len());
         grow(&mut self.target, batch.len());
@@ -295,39 +291,39 @@ impl PartTiles {
 /// Joins the parts' normalisers, and those of all shards; gives the summed loss. An
 /// example that does not count gets an infinite one, so that its gradient is 0.
 fn combine(
-    work: &[PartTiles],
+    (parts, work): (&[Part], &[PartTiles]),
     weight: &[f32],
-    log_norm: &mut Vec<f32>,
-    sums: &mut Vec<f64>,
-    reducer: &mut dyn Reducer,
+    (log_norm, sums): (&mut Vec<f32>, &mut RangeSums<f64>),
+    (ranges, reducer): (Ranges, &mut dyn Reducer),
 ) -> f64 {
     let batch = weight.len();
-    grow(log_norm, batch);
-    grow(sums, batch);
     // First the largest score, in the place of what it becomes.
-    let joined = |example: usize| {
-        let mut sum = RunningSum::default();
-        work.iter().for_each(|work| sum.merge(work.sums[example]));
-        sum
-    };
-    for (example, max) in log_norm.iter_mut().enumerate() {
-        *max = joined(example).max();
+    log_norm.clear();
+    log_norm.resize(batch, f32::NEG_INFINITY);
+    for work in work {
+        let maxima = work.sums.iter().map(RunningSum::max);
+        log_norm.iter_mut().zip(maxima).for_each(|(max, other)| *max = max.max(other));
     }
     reducer.maxima(log_norm);
-    for (example, (sum, &max)) in sums.iter_mut().zip(&*log_norm).enumerate() {
-        *sum = joined(example).sum_over(max);
+    // The loss has a place behind the examples.
+    sums.start(ranges.len(), batch + 1);
+    for (part, work) in parts.iter().zip(work) {
+        let of_range = sums.of(part.range);
+        let own = work.sums.iter().zip(&*log_norm).map(|(sum, &max)| sum.sum_over(max));
+        of_range.iter_mut().zip(own).for_each(|(all, sum)| *all += sum);
+        of_range[batch] += work.loss;
     }
+    let sums = sums.join();
     reducer.sums_f64(sums);
-    let mut loss = [work.iter().map(|work| work.loss).sum::<f64>()];
-    reducer.sums_f64(&mut loss);
+    let mut loss = sums[batch];
     for (example, (log_norm, &sum)) in log_norm.iter_mut().zip(&*sums).enumerate() {
         let log_sum_exp = (f64::from(*log_norm) + sum.ln()) as f32;
         *log_norm = f32::INFINITY;
         let weight = weight[example];
         if weight > 0.0 {
-            loss[0] += f64::from(weight) * f64::from(log_sum_exp);
+            loss += f64::from(weight) * f64::from(log_sum_exp);
             *log_norm = log_sum_exp + (batch as f32).ln() - weight.ln();
         }
     }
-    loss[0]
+    loss
 }

@@ -5,7 +5,9 @@
 //! every batch. Everything that sums or compares over all classes of an example
 //! is partial until a [`Reducer`] has made it whole, and there are five such
 //! places: the number of true labels, the largest score, the sum of exponentials, the
-//! loss, and the embeddings' gradient. [`sampled`] scores candidates, [`full`] every class.
+//! loss, and the embeddings' gradient. One process sums as several do, by the tree of
+//! [`Ranges`]: classes are cut into parts within ranges, and parts of a range are summed
+//! before ranges are joined. [`sampled`] scores candidates, [`full`] every class.
 //!
 //! Architecture invariant: candidates are numbered from the shard's first class.
 //! Only what must not depend on sharding (the noise of rounding) knows where the
@@ -22,11 +24,12 @@ pub(super) use sampled::{Proposed, SampledStep};
 
 use rayon::prelude::*;
 
-use crate::collective::Reducer;
+use crate::collective::{RangeSums, Ranges, Reducer};
 use crate::model::Rows;
 use crate::optim::RowMoments;
 use crate::random::{Stream, mix};
 
+use super::by_key::Part;
 use super::context::StepContext;
 
 /// The output layer, or one shard of it, while a step moves it.
@@ -35,8 +38,8 @@ pub(super) struct OutputLayer<'a> {
     pub rows: &'a mut Rows,
     /// What Adam remembers of them.
     pub moments: &'a mut RowMoments,
-    /// The first class of the shard.
-    pub first_class: usize,
+    /// The ranges of classes that are here, over which is summed.
+    pub ranges: Ranges,
     /// Makes whole what is partial.
     pub reducer: &'a mut dyn Reducer,
 }
@@ -46,19 +49,20 @@ fn rounding_noise(context: &StepContext, class: usize) -> u64 {
     mix(context.seed, Stream::Round, context.iteration, class as u64)
 }
 
-/// Adds the parts' shares of the embeddings' gradient, in the order of parts.
+/// Adds the parts' shares of the embeddings' gradient: those of a range in their order,
+/// ranges as a tree.
 fn sum_shares<'a, W: Sync>(
-    work: &'a [W],
+    (parts, work): (&'a [Part], &'a [W]),
     share: impl Fn(&'a W) -> &'a [f32] + Sync,
-    stride: usize,
+    (ranges, stride): (Ranges, usize),
     out: &mut [f32],
 ) {
-    out.par_chunks_mut(stride).enumerate().for_each(|(example, out)| {
-        out.fill(0.0);
-        for work in work {
-            let share = &share(work)[example * stride..][..stride];
-            out.iter_mut().zip(share).for_each(|(sum, x)| *sum += x);
+    out.par_chunks_mut(stride).enumerate().for_each_init(RangeSums::default, |sums, (example, out)| {
+        sums.start(ranges.len(), stride);
+        for (part, work) in parts.iter().zip(work) {
+            sums.add(part.range, &share(work)[example * stride..][..stride]);
         }
+        out.copy_from_slice(sums.join());
     });
 }
 

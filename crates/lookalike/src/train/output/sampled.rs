@@ -4,7 +4,7 @@
 //! each example are trained on, [`super::select`] leaves the others out first. Each class
 //! row is then read once for its scores, and once more for both gradients and its update.
 //! Rows belong to one part, parts to one thread at a time, and sums over parts are taken
-//! in the order of parts, so the result is the same whatever the number of threads.
+//! in an order of parts ([`super`]), so the result is the same whatever the number of threads.
 //!
 //! Rows stored as bf16 meet embeddings rounded to bf16, once a batch: half the
 //! bytes a pair, and an instruction of its own where the CPU has one. The
@@ -22,7 +22,7 @@ use super::super::stages::{Stage, StageClock, StageTimes};
 use super::score::{Scorer, Shifts};
 use super::select::{Found, Selection};
 use super::{OutputLayer, rounding_noise, sum_shares};
-use crate::collective::Reducer;
+use crate::collective::{Ranges, Reducer};
 use crate::loss::{self, CandidateLoss, DRAWN, ExampleTerms, PartTerms, SPARED, TRUTH, entry};
 use crate::model::Embeddings;
 use crate::optim::{LayerMut, PairGradients, RowsMut};
@@ -118,15 +118,16 @@ impl SampledStep {
         let Proposed { candidates, class_log_q, weights } = proposed;
         let batch = candidates.len();
         let entry_bits = usize::BITS - (batch << lookalike_kernels::FLAG_BITS).leading_zeros();
-        self.by_class.sort(context.cpu, &CandidatePairs(candidates), layer.rows.len, entry_bits);
+        let usual = Some(context.candidates);
+        self.by_class.sort(context.cpu, &CandidatePairs(candidates), (layer.ranges, usual), entry_bits);
         let parts = self.by_class.parts().len();
         self.work.resize_with(parts.max(self.work.len()), PartScores::default);
-        let OutputLayer { rows, moments, first_class, reducer } = layer;
+        let OutputLayer { rows, moments, ranges, reducer } = layer;
         self.prepare_terms(context, candidates, weights, reducer);
         clock.end(Stage::Sort);
 
         let stride = rows.stride;
-        let view = ShardView { class_log_q, first_class };
+        let view = ShardView { class_log_q, ranges };
         let loss = match LayerMut::new(rows, moments) {
             LayerMut::F32(rows) => {
                 self.layer_step(context, rows, view, embeddings.rows(), reducer, &mut clock)
@@ -139,7 +140,8 @@ impl SampledStep {
                 loss
             }
         };
-        sum_shares(&self.work[..parts], |work| &work.d_embeddings, stride, d_embeddings);
+        let work = (self.by_class.parts(), &self.work[..]);
+        sum_shares(work, |work| &work.d_embeddings, (ranges, stride), d_embeddings);
         reducer.sums(d_embeddings);
         clock.end(Stage::Update);
         self.times = clock.times();
@@ -167,14 +169,14 @@ impl SampledStep {
         if let Some(keep) = context.keep {
             let found = Found { counts: &self.found, spares: self.spares };
             let parts = self.by_class.parts_mut();
-            self.selection.run(&scorer, parts, found, keep, (view.first_class, reducer));
+            self.selection.run(&scorer, parts, found, keep, (view.first_class(), reducer));
             clock.end(Stage::Select);
         }
         self.score(&scorer, loss);
         clock.end(Stage::Score);
-        let sum = self.weigh(context.cpu, loss, reducer);
+        let sum = self.weigh(context.cpu, loss, view.ranges, reducer);
         clock.end(Stage::Loss);
-        self.update(context, loss, rows, view.first_class, embeddings);
+        self.update(context, loss, rows, view.first_class(), embeddings);
         sum
     }
 
@@ -242,7 +244,13 @@ impl SampledStep {
     }
 
     /// Turns scores into what gradients are made of; gives the summed loss.
-    fn weigh(&mut self, cpu: Cpu, loss: &dyn CandidateLoss, reducer: &mut dyn Reducer) -> f64 {
+    fn weigh(
+        &mut self,
+        cpu: Cpu,
+        loss: &dyn CandidateLoss,
+        ranges: Ranges,
+        reducer: &mut dyn Reducer,
+    ) -> f64 {
         let parts = self.by_class.parts();
         let work = &mut self.work[..parts.len()];
         loss.join_observed(&mut work.iter().map(|work| &work.terms), &mut self.terms, reducer);
@@ -251,7 +259,8 @@ impl SampledStep {
             let scores = &mut work.scores[..part.entries.len()];
             loss.weigh(cpu, scores, &part.entries, terms, &mut work.terms);
         });
-        loss.join_weighed(&mut work.iter().map(|work| &work.terms), &mut self.terms, reducer)
+        let parts = &mut work.iter().map(|work| &work.terms);
+        loss.join_weighed(parts, &mut self.terms, (ranges, reducer))
     }
 
     fn update<T: Element>(
@@ -312,7 +321,7 @@ impl PartScores {
     ) {
         let corrects_drawn = examples.drawn_log_q.iter().any(|&q| q != 0.0);
         grow(&mut self.scores, part.entries.len());
-        self.terms.start(examples.len());
+        self.terms.start(examples.len(), part.range);
         let mut told = 0;
         for group in 0..part.groups.len() {
             let range = part.range(group);
@@ -334,7 +343,13 @@ impl PartScores {
 #[derive(Clone, Copy)]
 struct ShardView<'a> {
     class_log_q: Option<&'a [f32]>,
-    first_class: usize,
+    ranges: Ranges,
+}
+
+impl ShardView<'_> {
+    fn first_class(&self) -> usize {
+        self.ranges.keys().start
+    }
 }
 
 /// The nearest bf16 of each number.

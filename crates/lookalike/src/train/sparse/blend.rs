@@ -67,7 +67,7 @@ impl<'a> HeldOutScores<'a> {
     ) -> Self {
         let mut activations = Activations::default();
         let network = &model.network;
-        let sum = |sums: &mut [f32]| shard.collective().sum_f32(sums);
+        let sum = shard.sum_over_features(network.config.num_features);
         network.embed_summed(cpu, examples, held_out, &mut activations, sum);
         let embeddings = activations.embeddings();
         let (vectors, bias) = (network.output.view(), &network.output.bias);

@@ -26,7 +26,7 @@ use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
 use super::super::by_key::{Pairs, PairsByKey, Part, SplitRows, for_each_part};
-use crate::collective::Shard;
+use crate::collective::{Ranges, Shard};
 use crate::data::Examples;
 use crate::loss::each_gradient;
 use crate::model::{Normalise, SparsePart};
@@ -111,7 +111,8 @@ impl SparseStep {
         let view = SparseBatch { examples, ids: batch, factors: &self.factors, stride };
         let entry_bits = usize::BITS - (batch.len() * stride).leading_zeros();
         let pairs = NearPairs { batch: view, near, here: shard.classes() };
-        self.by_class.sort(cpu, &pairs, sparse.num_classes(), entry_bits);
+        let all = (Ranges::whole(sparse.num_classes()), None);
+        self.by_class.sort(cpu, &pairs, all, entry_bits);
         let parts = self.by_class.parts();
         self.work.resize_with(parts.len().max(self.work.len()), Vec::default);
         self.workers.prepare();

@@ -37,7 +37,7 @@ impl Trainer<'_> {
         let start = Instant::now();
         let held_out = self.state.held_out.as_deref().unwrap_or_default();
         if self.model.calibration.is_none() && !held_out.is_empty() {
-            let predictor = Predictor::on(&self.shard, &self.model, self.cpu);
+            let predictor = Predictor::in_training(&self.shard, &self.model, self.cpu);
             let calibration = calibrate(&predictor, &self.examples, held_out);
             self.model.calibration = calibration;
             self.state.progress.train_seconds += start.elapsed().as_secs_f64();
