@@ -188,6 +188,14 @@ impl ExampleTerms {
         }
     }
 
+    /// What is known before there are scores, as other terms of the same batch have it.
+    pub(crate) fn set_from(&mut self, other: &Self) {
+        self.weight.copy_from_slice(&other.weight);
+        self.target.copy_from_slice(&other.target);
+        self.drawn_log_q.copy_from_slice(&other.drawn_log_q);
+        self.num_truths = other.num_truths;
+    }
+
     /// The number of examples.
     pub(crate) fn len(&self) -> usize {
         self.target.len()

@@ -13,8 +13,10 @@
 //!
 //! Cost: O(rows touched · width) a step.
 
+mod members;
 mod moments;
 
+pub(crate) use members::{Divided, join_gradients};
 pub(crate) use moments::with_layer;
 pub use moments::{HiddenMoments, LayerMut, NetworkMoments, RowMoments, RowsMut, ScalarMoments, ScalarsMut};
 
@@ -101,9 +103,15 @@ impl Adam {
         noise: u64,
     ) {
         self.catch_up(&mut row);
-        let PairGradients { rows, entries, g } = *pairs;
-        let row = Moments { w: row.w, m: row.m, v: row.v, ahead: row.ahead };
-        backward_adam_row(cpu, &self.step, row, rows, d_rows, entries, g, noise);
+        let PairGradients { rows, entries, g, distance } = *pairs;
+        let width = row.w.len() / rows.members();
+        let RowState { w, m, v, ahead, .. } = row;
+        let parts = w.chunks_exact_mut(width).zip(m.chunks_exact_mut(width)).zip(v.chunks_exact_mut(width));
+        for (member, ((w, m), v)) in parts.enumerate() {
+            let (part, g) = (Moments { w, m, v, ahead }, &g[member * distance..][..entries.len()]);
+            let (d_rows, noise) = (&mut d_rows[rows.places(member)], noise.wrapping_add(member as u64));
+            backward_adam_row(cpu, &self.step, part, rows.of(member), d_rows, entries, g, noise);
+        }
     }
 
     /// With `exact` decay: lets moments fade by the steps their row has missed.
@@ -143,11 +151,13 @@ impl Adam {
 #[derive(Clone, Copy, Debug)]
 pub struct PairGradients<'a, T> {
     /// The embeddings of the batch.
-    pub rows: &'a [T],
+    pub(crate) rows: Divided<'a, T>,
     /// The class's examples, with flags.
     pub entries: &'a [u32],
-    /// The loss's gradient of each pair's score.
-    pub g: &'a [f32],
+    /// The loss's gradient of each pair's score, for each member.
+    pub(crate) g: &'a [f32],
+    /// How far a member's gradients are from those of the one before.
+    pub(crate) distance: usize,
 }
 
 /// A row with its moments.

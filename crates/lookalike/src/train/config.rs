@@ -5,6 +5,7 @@
 mod check;
 mod presets;
 
+use lookalike_kernels::LANES;
 use serde::{Deserialize, Serialize};
 
 pub use self::check::ConfigError;
@@ -52,6 +53,10 @@ pub struct TrainConfig {
     /// every example counts alike, as in the paper, and recall is optimised; precision
     /// counts labels.
     pub labels_counted: usize,
+    /// Members of the committee that the last hidden layer is divided among, at most
+    /// ([`TrainConfig::members`]).
+    #[serde(skip_serializing_if = "is_one")]
+    pub members: usize,
     /// Whether scores are corrected by `ln q`; unset, each sampler's own default.
     pub log_q: Option<bool>,
     /// Negatives an example; unset, `sparsity` decides.
@@ -132,6 +137,7 @@ impl Default for TrainConfig {
             sampler: SamplerKind::LshEmbedding,
             loss: None,
             labels_counted: 1,
+            members: 1,
             log_q: None,
             budget: None,
             sparsity: None,
@@ -261,6 +267,16 @@ impl TrainConfig {
         self.loss.unwrap_or(by_default)
     }
 
+    /// Among how many members the last hidden layer is divided: as many as are wanted at
+    /// most and leave each a multiple of sixteen numbers. Where every class is scored there
+    /// is one.
+    pub fn members(&self) -> usize {
+        let width = self.hidden.last().copied().unwrap_or(0);
+        let divides = |members: &usize| width.is_multiple_of(members * LANES);
+        let has_candidates = self.sampler != SamplerKind::Full;
+        (1..=self.members).rev().filter(|_| has_candidates).find(divides).unwrap_or(1)
+    }
+
     /// The learning rate of a step (from 0) of a run of `planned` steps.
     pub fn rate_at(&self, iteration: u64, planned: u64) -> f32 {
         let warmed =
@@ -286,6 +302,10 @@ impl TrainConfig {
         let planned = (epoch_steps * self.sparse_epochs() as u64).max(1);
         sparse.rate * (1.0 - iteration as f64 / planned as f64).max(0.0) as f32
     }
+}
+
+fn is_one(number: &usize) -> bool {
+    *number == 1
 }
 
 fn is_zero(number: &usize) -> bool {

@@ -23,6 +23,8 @@ pub struct StepContext {
     pub loss: Loss,
     /// An example counts once for each of its labels, but for so many at most.
     pub labels_counted: usize,
+    /// Among how many members the width of the output layer is divided.
+    pub members: usize,
     /// Whether scores are corrected by `ln q` of the sampler.
     pub corrects_log_q: bool,
     /// Negatives that an example is to be compared with, before the best are selected.

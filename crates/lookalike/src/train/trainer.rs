@@ -128,6 +128,7 @@ impl Trainer<'_> {
             iteration: progress.iteration,
             loss: config.loss(),
             labels_counted: config.labels_counted,
+            members: config.members(),
             corrects_log_q: config.corrects_log_q(),
             candidates: config.retrieve_for(self.model.num_classes()),
             keep: config.keep_for(self.model.num_classes()),

@@ -40,6 +40,10 @@ pub(crate) struct SettingArguments {
     /// Labels of an example that count, at most: it counts once for each
     #[arg(long, value_name = "N")]
     labels_counted: Option<usize>,
+    /// Members of the committee that the last hidden layer is divided among, each with a loss
+    /// of its own; their mean answers
+    #[arg(long, value_name = "N")]
+    members: Option<usize>,
     /// The mixed sampler's share of negatives from the tables, 0 to 1
     #[arg(long, value_name = "SHARE")]
     hashed_share: Option<f64>,
@@ -171,6 +175,7 @@ impl SettingArguments {
             config.loss = self.loss;
         }
         set(&mut config.labels_counted, &self.labels_counted);
+        set(&mut config.members, &self.members);
         if self.budget.is_some() || self.sparsity.is_some() {
             (config.budget, config.sparsity) = (self.budget, self.sparsity);
         }

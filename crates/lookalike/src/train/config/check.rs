@@ -113,6 +113,7 @@ impl TrainConfig {
         let clip = self.clip.unwrap_or(1.0);
         value(clip.is_finite() && clip > 0.0, "clip", &clip, "a positive number")?;
         value(self.labels_counted > 0, "labels-counted", &0, "at least 1")?;
+        value((1..=64).contains(&self.members), "members", &self.members, "from 1 to 64")?;
         value(self.budget != Some(0), "budget", &0, "at least 1")?;
         let sparsity = self.sparsity.unwrap_or(1.0);
         value(sparsity > 0.0 && sparsity <= 1.0, "sparsity", &sparsity, "above 0 and at most 1")?;

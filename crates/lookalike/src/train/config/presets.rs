@@ -18,6 +18,9 @@ const SHUFFLED_BYTES_MAX: usize = 4 << 30;
 /// Examples of a window then.
 const SHUFFLE_WINDOW: usize = 1 << 18;
 
+/// Members of the committee where there are sparse weights beside it (docs/notes/accuracy.md).
+const MEMBERS: usize = 4;
+
 /// The preset that depends on the data; see [`TrainConfig::auto`].
 pub const AUTO: &str = "auto";
 
@@ -153,6 +156,7 @@ impl TrainConfig {
             epochs,
             batch,
             labels_counted: LABELS_COUNTED,
+            members: MEMBERS,
             budget: Some(budget),
             sparse,
             shuffle_window,

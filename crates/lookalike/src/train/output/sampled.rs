@@ -10,6 +10,9 @@
 //! bytes a pair, and an instruction of its own where the CPU has one. The
 //! embeddings' own gradient stays f32.
 //!
+//! The layer may be a committee ([`super::members`]): each member then has scores, loss and
+//! gradients of its own.
+//!
 //! Cost: O(pairs · width) arithmetic; rows touched · width · 6 numbers of memory
 //! traffic (weights read twice and written once, moments read and written).
 
@@ -25,7 +28,7 @@ use super::{OutputLayer, rounding_noise, sum_shares};
 use crate::collective::{Ranges, Reducer};
 use crate::loss::{self, CandidateLoss, DRAWN, ExampleTerms, PartTerms, SPARED, TRUTH, entry};
 use crate::model::Embeddings;
-use crate::optim::{LayerMut, PairGradients, RowsMut};
+use crate::optim::{Divided, LayerMut, PairGradients, RowsMut, join_gradients};
 use crate::sampling::{BitRows, Candidates};
 use crate::scratch::{grow, grow_aligned};
 
@@ -43,20 +46,25 @@ pub(crate) struct SampledStep {
     found: Vec<u32>,
     /// Whether some of them stay even if they are not among the best.
     spares: bool,
-    terms: ExampleTerms,
-    /// The embeddings, rounded; only if rows are.
+    /// By member.
+    terms: Vec<ExampleTerms>,
+    /// The embeddings by member; only if there are several.
+    divided: AlignedVec<f32>,
+    /// The same, rounded; only if rows are.
     rounded: AlignedVec<bf16>,
+    /// Their gradient, by member too.
+    d_divided: AlignedVec<f32>,
     times: StageTimes,
 }
 
 /// A part's own scores and sums.
 #[derive(Debug, Default)]
 struct PartScores {
-    /// Score of each entry, then its gradient.
+    /// By member: score of each entry, then its gradient.
     scores: Vec<f32>,
-    /// What the loss knows of them.
-    terms: PartTerms,
-    /// By example: this part's share of the embedding's gradient.
+    /// By member: what the loss knows of them.
+    terms: Vec<PartTerms>,
+    /// By member and example: this part's share of the embedding's gradient.
     d_embeddings: AlignedVec<f32>,
 }
 
@@ -128,21 +136,39 @@ impl SampledStep {
 
         let stride = rows.stride;
         let view = ShardView { class_log_q, ranges };
+        let (members, embeddings) = (context.members, embeddings.rows());
         let loss = match LayerMut::new(rows, moments) {
             LayerMut::F32(rows) => {
-                self.layer_step(context, rows, view, embeddings.rows(), reducer, &mut clock)
+                let mut buffer = std::mem::take(&mut self.divided);
+                let divided = match members {
+                    1 => Divided::whole(embeddings),
+                    _ => Divided::among(members, embeddings, stride, &mut buffer),
+                };
+                let embeddings = (embeddings, divided);
+                let loss = self.layer_step(context, rows, view, embeddings, reducer, &mut clock);
+                self.divided = buffer;
+                loss
             }
             LayerMut::Bf16(rows) => {
-                let mut rounded = std::mem::take(&mut self.rounded);
-                round(embeddings.rows(), &mut rounded);
-                let loss = self.layer_step(context, rows, view, &rounded, reducer, &mut clock);
-                self.rounded = rounded;
+                let mut buffer = std::mem::take(&mut self.rounded);
+                let divided = Divided::among(members, embeddings, stride, &mut buffer);
+                let embeddings = (embeddings, divided);
+                let loss = self.layer_step(context, rows, view, embeddings, reducer, &mut clock);
+                self.rounded = buffer;
                 loss
             }
         };
         let work = (self.by_class.parts(), &self.work[..]);
-        sum_shares(work, |work| &work.d_embeddings, (ranges, stride), d_embeddings);
-        reducer.sums(d_embeddings);
+        if members == 1 {
+            sum_shares(work, |work| &work.d_embeddings, (ranges, stride), d_embeddings);
+            reducer.sums(d_embeddings);
+        } else {
+            grow_aligned(&mut self.d_divided, d_embeddings.len());
+            let d_divided = &mut self.d_divided[..d_embeddings.len()];
+            sum_shares(work, |work| &work.d_embeddings, (ranges, stride / members), d_divided);
+            reducer.sums(d_divided);
+            join_gradients(d_divided, members, stride, d_embeddings);
+        }
         clock.end(Stage::Update);
         self.times = clock.times();
         loss / batch.max(1) as f64
@@ -154,7 +180,7 @@ impl SampledStep {
         context: &StepContext,
         rows: RowsMut<'_, T>,
         view: ShardView<'_>,
-        embeddings: &[T],
+        (embeddings, divided): (&[f32], Divided<'_, T>),
         reducer: &mut dyn Reducer,
         clock: &mut StageClock,
     ) -> f64 {
@@ -172,11 +198,11 @@ impl SampledStep {
             self.selection.run(&scorer, parts, found, keep, (view.first_class(), reducer));
             clock.end(Stage::Select);
         }
-        self.score(&scorer, loss);
+        self.score(&scorer, divided, loss);
         clock.end(Stage::Score);
         let sum = self.weigh(context.cpu, loss, view.ranges, reducer);
         clock.end(Stage::Loss);
-        self.update(context, loss, rows, view.first_class(), embeddings);
+        self.update(context, loss, rows, view.first_class(), divided);
         sum
     }
 
@@ -215,35 +241,44 @@ impl SampledStep {
         weights: &[f32],
         reducer: &mut dyn Reducer,
     ) {
-        self.terms.resize(candidates.len());
-        self.terms.num_truths = candidates.all_counts().iter().map(|counts| counts.truths as usize).sum();
+        self.terms.resize_with(context.members, ExampleTerms::default);
+        self.terms.iter_mut().for_each(|terms| terms.resize(candidates.len()));
+        let (terms, others) = self.terms.split_first_mut().expect("a member at least");
+        terms.num_truths = candidates.all_counts().iter().map(|counts| counts.truths as usize).sum();
         for (example, counts) in candidates.all_counts().iter().enumerate() {
-            self.terms.target[example] = counts.truths as f32;
-            self.terms.drawn_log_q[example] = if context.corrects_log_q { counts.drawn_log_q } else { 0.0 };
+            terms.target[example] = counts.truths as f32;
+            terms.drawn_log_q[example] = if context.corrects_log_q { counts.drawn_log_q } else { 0.0 };
         }
         // Some of an example's labels may be in other shards.
-        reducer.sums(&mut self.terms.target);
-        let ExampleTerms { target, weight, .. } = &mut self.terms;
+        reducer.sums(&mut terms.target);
+        let ExampleTerms { target, weight, .. } = terms;
         for (example, (target, weight)) in target.iter_mut().zip(weight).enumerate() {
             let given = weights.get(example).copied().unwrap_or(1.0);
             let labels = *target;
             *weight = given * labels.min(context.labels_counted as f32);
             *target = *weight / labels.max(1.0);
         }
+        others.iter_mut().for_each(|other| other.set_from(terms));
         self.spares = candidates.all_counts().iter().any(|counts| counts.spared > 0);
         self.found.clear();
         self.found.extend(candidates.all_counts().iter().map(|counts| counts.found));
     }
 
     /// Scores all pairs.
-    fn score<T: Element>(&mut self, scorer: &Scorer<'_, T>, loss: &dyn CandidateLoss) {
-        let (parts, terms) = (self.by_class.parts(), &self.terms);
+    fn score<T: Element>(
+        &mut self,
+        scorer: &Scorer<'_, T>,
+        divided: Divided<'_, T>,
+        loss: &dyn CandidateLoss,
+    ) {
+        let (parts, terms) = (self.by_class.parts(), &self.terms[0]);
         self.work[..parts.len()].par_iter_mut().zip(parts).for_each(|(work, part)| {
-            work.score(scorer, part, loss, terms);
+            work.score(scorer, divided, part, loss, terms);
         });
     }
 
-    /// Turns scores into what gradients are made of; gives the summed loss.
+    /// Turns scores into what gradients are made of; gives the summed loss, the mean of
+    /// all members'.
     fn weigh(
         &mut self,
         cpu: Cpu,
@@ -253,14 +288,20 @@ impl SampledStep {
     ) -> f64 {
         let parts = self.by_class.parts();
         let work = &mut self.work[..parts.len()];
-        loss.join_observed(&mut work.iter().map(|work| &work.terms), &mut self.terms, reducer);
-        let terms = &self.terms;
-        work.par_iter_mut().zip(parts).for_each(|(work, part)| {
-            let scores = &mut work.scores[..part.entries.len()];
-            loss.weigh(cpu, scores, &part.entries, terms, &mut work.terms);
-        });
-        let parts = &mut work.iter().map(|work| &work.terms);
-        loss.join_weighed(parts, &mut self.terms, (ranges, reducer))
+        let members = self.terms.len();
+        let mut sum = 0.0;
+        for (member, terms) in self.terms.iter_mut().enumerate() {
+            loss.join_observed(&mut work.iter().map(|work| &work.terms[member]), terms, reducer);
+            let known = &*terms;
+            work.par_iter_mut().zip(parts).for_each(|(work, part)| {
+                let pairs = part.entries.len();
+                let scores = &mut work.scores[member * pairs..][..pairs];
+                loss.weigh(cpu, scores, &part.entries, known, &mut work.terms[member]);
+            });
+            let parts = &mut work.iter().map(|work| &work.terms[member]);
+            sum += loss.join_weighed(parts, terms, (ranges, reducer));
+        }
+        sum / members as f64
     }
 
     fn update<T: Element>(
@@ -269,33 +310,38 @@ impl SampledStep {
         loss: &dyn CandidateLoss,
         rows: RowsMut<'_, T>,
         first_class: usize,
-        embeddings: &[T],
+        divided: Divided<'_, T>,
     ) {
         let parts = self.by_class.parts();
         let terms = &self.terms;
-        let batch = terms.len();
+        let (batch, members) = (terms[0].len(), terms.len());
         let coded = context.keep.map(|_| self.selection.coded_classes());
         let work = &mut self.work[..parts.len()];
         for_each_part((rows, coded), parts, work, &|(mut rows, mut coded), part, work| {
             let PartScores { scores, terms: part_terms, d_embeddings, .. } = work;
-            let stride = rows.stride;
+            let (stride, distance) = (rows.stride, part.entries.len());
             grow_aligned(d_embeddings, batch * stride);
             d_embeddings[..batch * stride].fill(0.0);
             let mut finished = 0;
             for (i, (local, range)) in part.groups().enumerate() {
                 if finished < range.end {
                     let end = range.end.max(finished + PAIRS_AT_ONCE).min(part.entries.len());
-                    loss.gradients(context.cpu, scores, &part.entries, finished..end, terms, part_terms);
+                    for (member, (terms, part_terms)) in terms.iter().zip(&*part_terms).enumerate() {
+                        let scores = &mut scores[member * distance..][..distance];
+                        loss.gradients(context.cpu, scores, &part.entries, finished..end, terms, part_terms);
+                    }
                     finished = end;
                 }
-                let (entries, g) = (&part.entries[range.clone()], &scores[range]);
-                let pairs = PairGradients { rows: embeddings, entries, g };
+                let entries = &part.entries[range.clone()];
+                let pairs = PairGradients { rows: divided, entries, g: &scores[range.start..], distance };
+                let of_bias = (0..members).map(|member| sum_of(&scores[member * distance..][range.clone()]));
+                let of_bias = of_bias.sum::<f32>() / members as f32;
                 let noise = rounding_noise(context, first_class + part.first_key + local);
                 // Rows come from memory: later ones are prefetched while others are worked on.
                 let soon = part.groups.get(i + PREFETCH_AHEAD).map(|soon| soon.local_key as usize);
                 let row = rows.state(local, soon);
                 context.adam.update_by_pairs(context.cpu, row, &pairs, d_embeddings, noise);
-                rows.bias.update(local, &context.adam, sum_of(g));
+                rows.bias.update(local, &context.adam, of_bias);
                 if let Some(coded) = &mut coded {
                     coded.set(context.cpu, local, &rows.w[local * stride..][..stride]);
                     // Few of the classes are left: their neighbours do not bring these along.
@@ -315,26 +361,32 @@ impl PartScores {
     fn score<T: Element>(
         &mut self,
         scorer: &Scorer<'_, T>,
+        divided: Divided<'_, T>,
         part: &Part,
         loss: &dyn CandidateLoss,
         examples: &ExampleTerms,
     ) {
         let corrects_drawn = examples.drawn_log_q.iter().any(|&q| q != 0.0);
-        grow(&mut self.scores, part.entries.len());
-        self.terms.start(examples.len(), part.range);
+        let (members, pairs) = (divided.members(), part.entries.len());
+        grow(&mut self.scores, members * pairs);
+        self.terms.resize_with(members, PartTerms::default);
+        self.terms.iter_mut().for_each(|terms| terms.start(examples.len(), part.range));
         let mut told = 0;
         for group in 0..part.groups.len() {
             let range = part.range(group);
-            scorer.score(part, group, &mut self.scores[range.clone()]);
+            scorer.score(part, group, divided, &mut self.scores);
             if range.end - told < PAIRS_AT_ONCE && range.end < part.entries.len() {
                 continue;
             }
             let ready = std::mem::replace(&mut told, range.end)..range.end;
-            let (scores, entries) = (&mut self.scores[ready.clone()], &part.entries[ready]);
-            if corrects_drawn {
-                loss::correct_drawn(scores, entries, &examples.drawn_log_q);
+            for (member, terms) in self.terms.iter_mut().enumerate() {
+                let scores = &mut self.scores[member * pairs..][ready.clone()];
+                let entries = &part.entries[ready.clone()];
+                if corrects_drawn {
+                    loss::correct_drawn(scores, entries, &examples.drawn_log_q);
+                }
+                loss.observe(scorer.cpu, scores, entries, terms);
             }
-            loss.observe(scorer.cpu, scores, entries, &mut self.terms);
         }
     }
 }
@@ -350,17 +402,6 @@ impl ShardView<'_> {
     fn first_class(&self) -> usize {
         self.ranges.keys().start
     }
-}
-
-/// The nearest bf16 of each number.
-fn round(numbers: &[f32], out: &mut AlignedVec<bf16>) {
-    const CHUNK: usize = 1 << 12;
-    if out.len() < numbers.len() {
-        *out = AlignedVec::zeroed(numbers.len());
-    }
-    out.par_chunks_mut(CHUNK).zip(numbers.par_chunks(CHUNK)).for_each(|(out, numbers)| {
-        out.iter_mut().zip(numbers).for_each(|(out, &number)| *out = bf16::from_f32(number));
-    });
 }
 
 /// Sixteen sums side by side, which the compiler turns into vector code.

@@ -3,6 +3,7 @@
 use lookalike_kernels::{Cpu, Element, gather_dot, prefetch_row};
 
 use super::super::by_key::Part;
+use crate::optim::Divided;
 
 /// How many rows ahead a row is prefetched where only the row itself is read: 8 lines.
 const ROWS_AHEAD: usize = 8;
@@ -15,7 +16,7 @@ pub(super) struct Scorer<'a, T> {
     pub rows: &'a [T],
     pub shifts: Shifts<'a>,
     /// A row an example, as far apart.
-    pub embeddings: &'a [T],
+    pub embeddings: &'a [f32],
     pub stride: usize,
 }
 
@@ -34,8 +35,9 @@ impl Shifts<'_> {
 }
 
 impl<T: Element> Scorer<'_, T> {
-    /// The scores of a part's class, by the place of its group, for its examples.
-    pub(super) fn score(&self, part: &Part, group: usize, scores: &mut [f32]) {
+    /// Each member's scores of a part's class, by the place of its group, for its examples.
+    /// A member's scores of the part's pairs are together in `scores`.
+    pub(super) fn score(&self, part: &Part, group: usize, divided: Divided<'_, T>, scores: &mut [f32]) {
         let row_of =
             |local_key: u32| &self.rows[(part.first_key + local_key as usize) * self.stride..][..self.stride];
         if let Some(later) = part.groups.get(group + ROWS_AHEAD) {
@@ -43,8 +45,13 @@ impl<T: Element> Scorer<'_, T> {
         }
         let local_key = part.groups[group].local_key;
         let entries = &part.entries[part.range(group)];
-        gather_dot(self.cpu, row_of(local_key), self.embeddings, entries, scores);
         let shift = self.shifts.of(part.first_key + local_key as usize);
-        scores.iter_mut().for_each(|score| *score += shift);
+        let rows = row_of(local_key).chunks_exact(self.stride / divided.members());
+        let scores = scores.chunks_exact_mut(part.entries.len());
+        for (member, (row, scores)) in rows.zip(scores).enumerate() {
+            let scores = &mut scores[part.range(group)];
+            gather_dot(self.cpu, row, divided.of(member), entries, scores);
+            scores.iter_mut().for_each(|score| *score += shift);
+        }
     }
 }

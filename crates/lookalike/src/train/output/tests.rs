@@ -82,6 +82,7 @@ fn context(loss: Loss) -> StepContext {
         seed: 1,
         iteration: 0,
         loss,
+        members: 1,
         labels_counted: 2,
         candidates: CLASSES / 11,
         corrects_log_q: false,
