@@ -22,12 +22,12 @@ use super::super::stages::{Stage, StageClock, StageTimes};
 use super::score::{Scorer, Shifts};
 use super::select::{Found, Selection};
 use super::{OutputLayer, rounding_noise, sum_shares};
-use crate::collective::{Ranges, Reducer};
+use crate::collective::{RangeSums, Ranges, Reducer};
 use crate::loss::{self, CandidateLoss, DRAWN, ExampleTerms, PartTerms, SPARED, TRUTH, entry};
 use crate::model::Embeddings;
 use crate::optim::{LayerMut, PairGradients, RowsMut};
 use crate::sampling::{BitRows, Candidates};
-use crate::scratch::{grow, grow_aligned};
+use crate::scratch::{PerThread, grow, grow_aligned};
 
 /// Pairs of which the loss takes care together, so soon after their scores were
 /// written, or so shortly before their gradients are read, that they are in L1.
@@ -44,6 +44,7 @@ pub(crate) struct SampledStep {
     /// Whether some of them stay even if they are not among the best.
     spares: bool,
     terms: ExampleTerms,
+    sums: PerThread<RangeSums<f32>>,
     /// The embeddings, rounded; only if rows are.
     rounded: AlignedVec<bf16>,
     times: StageTimes,
@@ -141,7 +142,7 @@ impl SampledStep {
             }
         };
         let work = (self.by_class.parts(), &self.work[..]);
-        sum_shares(work, |work| &work.d_embeddings, (ranges, stride), d_embeddings);
+        sum_shares(work, |work| &work.d_embeddings, (ranges, stride), &mut self.sums, d_embeddings);
         reducer.sums(d_embeddings);
         clock.end(Stage::Update);
         self.times = clock.times();
