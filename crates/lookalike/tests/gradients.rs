@@ -209,6 +209,7 @@ fn check(setting: &Setting) {
         iteration: 0,
         loss: setting.loss,
         labels_counted: LABELS_COUNTED,
+        candidates: 10,
         corrects_log_q: setting.corrects_log_q,
         keep: None,
         clip: None,

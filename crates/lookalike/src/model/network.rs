@@ -13,6 +13,7 @@ use super::rows::{Rows, Storage, with_numbers};
 use crate::collective::{RangeSums, Ranges};
 use crate::data::Examples;
 use crate::random::{Stream, rng};
+use crate::scratch::PerThread;
 
 /// What a hidden unit does with its sum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,6 +225,8 @@ impl Network {
         summed: Option<(Ranges, impl FnOnce(&mut [f32]))>,
     ) {
         out.resize(self, batch.len());
+        out.sums.prepare();
+        let sums = &out.sums;
         let (first, rest) = out.layers.split_at_mut(1);
         let stride = self.input.stride;
         let rows = &mut first[0][..batch.len() * stride];
@@ -238,14 +241,16 @@ impl Network {
         let is_whole = ranges.is_none_or(|ranges| ranges.is_whole());
         with_numbers!(&self.input.weights, weights => {
             let each = rows.par_chunks_mut(stride).zip(batch);
-            each.for_each_init(SumScratch::default, |scratch, (row, &example)| {
+            each.for_each(|(row, &example)| {
                 let features = examples.features(example as usize);
                 match ranges {
                     None => {
                         row.fill(0.0);
                         sum_rows(cpu, weights, features.0, features.1, row);
                     }
-                    Some(ranges) => scratch.sum(cpu, weights, (self.features.start, ranges), features, row),
+                    Some(ranges) => sums.with(|sums| {
+                        sums.sum(cpu, weights, (self.features.start, ranges), features, row);
+                    }),
                 }
                 if is_whole {
                     finish(row, example);
@@ -327,6 +332,7 @@ fn uniform((seed, layer, row): (u64, u64, usize), bound: f32, values: &mut [f32]
 pub struct Activations {
     /// Rows of each hidden layer, first to last.
     pub layers: Vec<AlignedVec<f32>>,
+    sums: PerThread<SumScratch>,
     batch: usize,
     dim: usize,
 }

@@ -20,7 +20,7 @@ use crate::data::Examples;
 use crate::loss::RunningSum;
 use crate::model::Embeddings;
 use crate::optim::{LayerMut, RowsMut, with_layer};
-use crate::scratch::{grow, grow_aligned};
+use crate::scratch::{PerThread, grow, grow_aligned};
 
 /// Classes and examples of a tile: its scores take 256 KiB and stay in L2.
 const TILE: usize = 256;
@@ -43,6 +43,7 @@ pub(crate) struct FullStep {
     log_norm: Vec<f32>,
     /// By example: sum of exponentials, over the largest score.
     sums: RangeSums<f64>,
+    shares: PerThread<RangeSums<f32>>,
     times: StageTimes,
 }
 
@@ -138,7 +139,7 @@ impl FullStep {
         let first_class = ranges.keys().start;
         self.prepare(ranges, context.labels_counted, examples, batch);
         clock.end(Stage::Sort);
-        let Self { parts, work, truths, weight, target, log_norm, sums, times } = self;
+        let Self { parts, work, truths, weight, target, log_norm, sums, shares, times } = self;
         let (work, parts) = (&mut work[..parts.len()], &parts[..]);
         let stride = rows.stride;
         let view = TileBatch {
@@ -159,7 +160,7 @@ impl FullStep {
             for_each_part(rows, parts, work, &|rows, part, work| {
                 work.update(&view, rows, part, context, first_class, log_norm);
             });
-            sum_shares((parts, work), |work| &work.d_embeddings, (ranges, stride), d_embeddings);
+            sum_shares((parts, work), |work| &work.d_embeddings, (ranges, stride), shares, d_embeddings);
             reducer.sums(d_embeddings);
             clock.end(Stage::Update);
             *times = clock.times();

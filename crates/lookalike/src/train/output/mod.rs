@@ -28,6 +28,7 @@ use crate::collective::{RangeSums, Ranges, Reducer};
 use crate::model::Rows;
 use crate::optim::RowMoments;
 use crate::random::{Stream, mix};
+use crate::scratch::PerThread;
 
 use super::by_key::Part;
 use super::context::StepContext;
@@ -55,14 +56,18 @@ fn sum_shares<'a, W: Sync>(
     (parts, work): (&'a [Part], &'a [W]),
     share: impl Fn(&'a W) -> &'a [f32] + Sync,
     (ranges, stride): (Ranges, usize),
+    sums: &mut PerThread<RangeSums<f32>>,
     out: &mut [f32],
 ) {
-    out.par_chunks_mut(stride).enumerate().for_each_init(RangeSums::default, |sums, (example, out)| {
-        sums.start(ranges.len(), stride);
-        for (part, work) in parts.iter().zip(work) {
-            sums.add(part.range, &share(work)[example * stride..][..stride]);
-        }
-        out.copy_from_slice(sums.join());
+    sums.prepare();
+    out.par_chunks_mut(stride).enumerate().for_each(|(example, out)| {
+        sums.with(|sums| {
+            sums.start(ranges.len(), stride);
+            for (part, work) in parts.iter().zip(work) {
+                sums.add(part.range, &share(work)[example * stride..][..stride]);
+            }
+            out.copy_from_slice(sums.join());
+        });
     });
 }
 

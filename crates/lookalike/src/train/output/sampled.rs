@@ -25,12 +25,12 @@ use super::super::stages::{Stage, StageClock, StageTimes};
 use super::score::{Scorer, Shifts};
 use super::select::{Found, Selection};
 use super::{OutputLayer, rounding_noise, sum_shares};
-use crate::collective::{Ranges, Reducer};
+use crate::collective::{RangeSums, Ranges, Reducer};
 use crate::loss::{self, CandidateLoss, DRAWN, ExampleTerms, PartTerms, SPARED, TRUTH, entry};
 use crate::model::Embeddings;
 use crate::optim::{Divided, LayerMut, PairGradients, RowsMut, join_gradients};
 use crate::sampling::{BitRows, Candidates};
-use crate::scratch::{grow, grow_aligned};
+use crate::scratch::{PerThread, grow, grow_aligned};
 
 /// Pairs of which the loss takes care together, so soon after their scores were
 /// written, or so shortly before their gradients are read, that they are in L1.
@@ -48,6 +48,7 @@ pub(crate) struct SampledStep {
     spares: bool,
     /// By member.
     terms: Vec<ExampleTerms>,
+    sums: PerThread<RangeSums<f32>>,
     /// The embeddings by member; only if there are several.
     divided: AlignedVec<f32>,
     /// The same, rounded; only if rows are.
@@ -160,12 +161,12 @@ impl SampledStep {
         };
         let work = (self.by_class.parts(), &self.work[..]);
         if members == 1 {
-            sum_shares(work, |work| &work.d_embeddings, (ranges, stride), d_embeddings);
+            sum_shares(work, |work| &work.d_embeddings, (ranges, stride), &mut self.sums, d_embeddings);
             reducer.sums(d_embeddings);
         } else {
             grow_aligned(&mut self.d_divided, d_embeddings.len());
             let d_divided = &mut self.d_divided[..d_embeddings.len()];
-            sum_shares(work, |work| &work.d_embeddings, (ranges, stride / members), d_divided);
+            sum_shares(work, |work| &work.d_embeddings, (ranges, stride / members), &mut self.sums, d_divided);
             reducer.sums(d_divided);
             join_gradients(d_divided, members, stride, d_embeddings);
         }
