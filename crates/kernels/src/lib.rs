@@ -31,12 +31,14 @@ mod rows;
 mod select;
 mod simd;
 mod softmax;
+mod sorted;
 mod tile;
 
 pub use aligned::AlignedVec;
 pub use cpu::{Cpu, CpuError};
 pub use element::{Element, bf16};
 pub use gemm::{Strided, gemm};
+pub use sorted::{Common, SortedIds};
 
 use simd::dispatch;
 
@@ -329,4 +331,21 @@ dispatch! {
         limits: &[f32],
         out: &mut [u32],
     ) -> usize = select::indices_above_limits;
+
+    /// Takes out the sums of the lines that are marked, [`LANES`] numbers each: writes the
+    /// index of every sum above 0, in order, and as its score what it has with `added`,
+    /// and gives their number. Sums and marks of these lines are 0 afterwards. `indices`
+    /// and `scores` need [`LANES`] places more than that; what they hold behind is left open.
+    pub fn take_positive(
+        sums: &mut [f32],
+        marks: &mut [u8],
+        added: &[f32],
+        indices: &mut [u32],
+        scores: &mut [f32],
+    ) -> usize = select::take_positive;
+
+    /// Writes where the ids stand that an ascending `list` has in common with the row, in
+    /// order, and gives their number. `out` is as long as the list at least; what it holds
+    /// behind is left open.
+    pub fn common_ids(row: SortedIds<'_>, list: &[u32], out: &mut [Common]) -> usize = sorted::common_ids;
 }

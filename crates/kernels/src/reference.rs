@@ -1,8 +1,8 @@
 //! The scalar twin of every kernel: what it means, without how it is done fast.
 
 use crate::{
-    AdamStep, BIT_ROWS, BIT_WORDS, CodedQueries, CodedRow, CodedRows, Element, FLAG_BITS, LANES, Lists,
-    Moments, Strided,
+    AdamStep, BIT_ROWS, BIT_WORDS, CodedQueries, CodedRow, CodedRows, Common, Element, FLAG_BITS, LANES,
+    Lists, Moments, Strided,
 };
 
 fn example(entry: u32) -> usize {
@@ -253,6 +253,28 @@ pub fn indices_above_limits(scores: &[f32], entries: &[u32], limits: &[f32]) -> 
         if has_flags { limits[example(entry)] < f32::INFINITY } else { score > limits[example(entry)] }
     };
     (0..scores.len() as u32).filter(stays).collect()
+}
+
+/// See [`crate::take_positive`].
+pub fn take_positive(sums: &mut [f32], marks: &mut [u8], added: &[f32]) -> (Vec<u32>, Vec<f32>) {
+    let (mut indices, mut scores) = (Vec::new(), Vec::new());
+    for (i, (sum, added)) in sums.iter_mut().zip(added).enumerate() {
+        if marks[i / LANES] != 0 {
+            if *sum > 0.0 {
+                indices.push(i as u32);
+                scores.push(*sum + added);
+            }
+            *sum = 0.0;
+        }
+    }
+    marks.fill(0);
+    (indices, scores)
+}
+
+/// See [`crate::common_ids`].
+pub fn common_ids(row: &[u32], list: &[u32]) -> Vec<Common> {
+    let place = |id| row.iter().position(|other| other == id).map(|place| place as u32);
+    (0..).zip(list).filter_map(|(in_list, id)| Some(Common { in_row: place(id)?, in_list })).collect()
 }
 
 /// See [`crate::transpose_bits`].

@@ -71,6 +71,59 @@ pub(crate) fn indices_above_limits<S: Simd>(
     count
 }
 
+/// Marks that are looked at together.
+const MARKS: usize = 8;
+
+#[inline(always)]
+pub(crate) fn take_positive<S: Simd>(
+    simd: S,
+    sums: &mut [f32],
+    marks: &mut [u8],
+    added: &[f32],
+    indices: &mut [u32],
+    scores: &mut [f32],
+) -> usize {
+    assert_eq!(sums.len(), added.len(), "something is added to each sum");
+    assert_eq!(marks.len(), sums.len().div_ceil(LANES), "a mark for each line of sums");
+    assert!(u32::try_from(sums.len()).is_ok(), "indices have 32 bits");
+    let (lanes, zero) = (simd.load_ints(&LANE_NUMBERS), simd.zero());
+    let mut count = 0;
+    for (group, marks) in marks.chunks_mut(MARKS).enumerate() {
+        if marks.iter().all(|&mark| mark == 0) {
+            continue;
+        }
+        for (line, mark) in (group * MARKS..).zip(marks) {
+            if std::mem::take(mark) == 0 {
+                continue;
+            }
+            let first = line * LANES;
+            let (sums, added) = (&mut sums[first..], &added[first..]);
+            let Some((sums, added)) = sums.first_chunk_mut::<LANES>().zip(added.first_chunk()) else {
+                for (i, (sum, added)) in (first as u32..).zip(sums.iter_mut().zip(added)) {
+                    let sum = std::mem::take(sum);
+                    (indices[count], scores[count]) = (i, sum + added);
+                    count += usize::from(sum > 0.0);
+                }
+                continue;
+            };
+            let sum = simd.load(sums);
+            simd.store(zero, sums);
+            let is_positive = simd.greater(sum, zero);
+            if simd.mask_bits(is_positive) != 0 {
+                let index = simd.add_ints(lanes, simd.splat_ints(first as u32));
+                let (found, more) = simd.compress(index, is_positive);
+                let bits = simd.floats_to_bits(simd.add(sum, simd.load(added)));
+                let (bits, _) = simd.compress(bits, is_positive);
+                // All lanes are written, since that is one store; the next go over the rest.
+                indices[count..][..LANES].copy_from_slice(&found);
+                scores[count..][..LANES].copy_from_slice(&bytemuck::cast::<_, [f32; LANES]>(bits));
+                count += more;
+            }
+        }
+    }
+    count
+}
+
 /// Each lane's place.
 const LANE_NUMBERS: [u32; LANES] = {
     let mut places = [0; LANES];

@@ -219,6 +219,13 @@ impl Simd for Avx2 {
         self.bits_to_floats(halves!(_mm256_cmpeq_epi32(a, b)))
     }
     #[inline(always)]
+    fn greater_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Mask {
+        // There is no unsigned comparison: flipping the top bit makes one.
+        let flip = self.splat_ints(1 << 31);
+        let (a, b) = (self.xor(a, flip), self.xor(b, flip));
+        self.bits_to_floats(halves!(_mm256_cmpgt_epi32(a, b)))
+    }
+    #[inline(always)]
     fn store_u16(self, x: Self::Ints, to: &mut [u16; LANES]) {
         avx2!({
             // Packing works within 128-bit lanes; the permutation undoes it.
@@ -262,12 +269,8 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn gather(self, table: &[f32], index: Self::Ints) -> Self::Floats {
-        // There is no unsigned comparison: flipping the top bit makes one.
-        let flip = self.splat_ints(1 << 31);
-        let len = self.xor(self.splat_ints(table.len().min(1 << 31) as u32), flip);
-        let index_flipped = self.xor(index, flip);
-        let inside = halves!(_mm256_cmpgt_epi32(len, index_flipped));
-        let inside = self.mask_bits(self.bits_to_floats(inside));
+        let len = self.splat_ints(table.len().min(1 << 31) as u32);
+        let inside = self.mask_bits(self.greater_ints(len, index));
         assert!(inside == 0xFFFF, "index outside a table of {}", table.len());
         // SAFETY: the token proves the instruction, and every index was just
         // found to lie inside the table.

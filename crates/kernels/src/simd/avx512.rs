@@ -192,6 +192,10 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         avx512!(_mm512_cmpeq_epi32_mask(a, b))
     }
     #[inline(always)]
+    fn greater_ints(self, a: __m512i, b: __m512i) -> __mmask16 {
+        avx512!(_mm512_cmpgt_epu32_mask(a, b))
+    }
+    #[inline(always)]
     fn store_u16(self, x: __m512i, to: &mut [u16; LANES]) {
         avx512!(_mm256_storeu_si256(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi16(x)))
     }

@@ -85,6 +85,8 @@ pub(crate) trait Simd: Copy {
     /// Lane `2i` changes places with lane `2i + 1`.
     fn swap_neighbours(self, a: Self::Ints) -> Self::Ints;
     fn equal_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Mask;
+    /// `a > b`.
+    fn greater_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Mask;
     /// The low 16 bits of every lane; the high bits must be zero.
     fn store_u16(self, x: Self::Ints, to: &mut [u16; LANES]);
     /// The low 8 bits of every lane.

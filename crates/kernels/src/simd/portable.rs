@@ -164,6 +164,10 @@ impl Simd for Portable {
         lanes!(|i| a[i] == b[i])
     }
     #[inline(always)]
+    fn greater_ints(self, a: Self::Ints, b: Self::Ints) -> Self::Mask {
+        lanes!(|i| a[i] > b[i])
+    }
+    #[inline(always)]
     fn store_u16(self, x: Self::Ints, to: &mut [u16; LANES]) {
         *to = lanes!(|i| x[i] as u16);
         keep_vectors_apart();

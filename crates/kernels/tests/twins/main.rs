@@ -14,6 +14,7 @@ mod levels;
 mod rows;
 mod select;
 mod softmax;
+mod sorted;
 mod tile;
 
 use lookalike_kernels::{AdamStep, Cpu, Element, FLAG_BITS, Moments};

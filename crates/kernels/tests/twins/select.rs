@@ -1,4 +1,6 @@
-use lookalike_kernels::{LANES, indices_above, indices_above_limits, indices_flagged, measure, reference};
+use lookalike_kernels::{
+    LANES, indices_above, indices_above_limits, indices_flagged, measure, reference, take_positive,
+};
 use proptest::prelude::*;
 
 use crate::{assert_close, levels, numbers};
@@ -50,6 +52,30 @@ proptest! {
             let mut out = vec![9; expected.len() + LANES];
             let count = indices_above_limits(cpu, &scores, &entries, &limits, &mut out);
             prop_assert_eq!(&out[..count], &expected[..], "{}", cpu.name());
+        }
+    }
+
+    #[test]
+    fn take_positive_is_its_twin(
+        seed: u32,
+        len in 0_usize..700,
+        marks in prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => Just(1), 1 => Just(9)], 50),
+    ) {
+        let mut sums: Vec<f32> = numbers(seed.into(), len);
+        sums.iter_mut().skip(1).step_by(7).for_each(|sum| *sum = 0.0);
+        sums.iter_mut().skip(2).step_by(31).for_each(|sum| *sum = f32::NAN);
+        let marks = &marks[..len.div_ceil(LANES)];
+        let added: Vec<f32> = numbers(u64::from(seed) + 1, len);
+        let (mut sums_left, mut marks_left) = (sums.clone(), marks.to_vec());
+        let (indices, scores) = reference::take_positive(&mut sums_left, &mut marks_left, &added);
+        let bits = |sums: &[f32]| sums.iter().map(|sum| sum.to_bits()).collect::<Vec<_>>();
+        for cpu in levels() {
+            let (mut sums, mut marks) = (sums.clone(), marks.to_vec());
+            let (mut found, mut scored) = (vec![9; indices.len() + LANES], vec![9.0; indices.len() + LANES]);
+            let count = take_positive(cpu, &mut sums, &mut marks, &added, &mut found, &mut scored);
+            prop_assert_eq!(&found[..count], &indices[..], "{}", cpu.name());
+            prop_assert_eq!(&scored[..count], &scores[..], "{}", cpu.name());
+            prop_assert_eq!((bits(&sums), marks), (bits(&sums_left), marks_left.clone()), "{}", cpu.name());
         }
     }
 

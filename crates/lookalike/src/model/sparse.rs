@@ -22,6 +22,7 @@ mod change;
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use lookalike_kernels::{Common, Cpu, SortedIds, common_ids};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -265,11 +266,12 @@ impl SparsePart {
     /// `factor`, before blending and without the prior.
     pub fn score(&self, (ids, values): (&[u32], &[f32]), factor: f32, class: u32) -> f32 {
         let (features, weights) = self.row(class as usize);
-        let weighted = |(id, value): (&u32, &f32)| {
-            let place = features.binary_search(id).ok()?;
-            Some(value * weights[place])
-        };
-        factor * ids.iter().zip(values).filter_map(weighted).sum::<f32>()
+        let (mut room, mut common) = (Vec::new(), vec![Common::default(); ids.len()]);
+        let row = SortedIds::new(features, &mut room);
+        // What is found is the same with all instructions.
+        let count = common_ids(Cpu::detect(), row, ids, &mut common);
+        let weighted = |found: &Common| values[found.in_list as usize] * weights[found.in_row as usize];
+        factor * common[..count].iter().map(weighted).sum::<f32>()
     }
 
     /// The weights by feature; made on first use after a change.
@@ -277,6 +279,9 @@ impl SparsePart {
         self.postings.get_or_init(|| Postings::new(self, num_features))
     }
 }
+
+/// Pieces in which [`Postings`] are made; more than any machine we expect has threads.
+const PIECES: usize = 32;
 
 /// The weights of a [`SparsePart`] by feature.
 #[derive(Clone, Debug)]
@@ -295,17 +300,38 @@ impl Postings {
         for i in 0..num_features {
             offsets[i + 1] += offsets[i];
         }
-        let mut next = offsets.clone();
         let mut classes = vec![0; sparse.num_entries()];
         let mut weights = vec![0.0; sparse.num_entries()];
-        for class in 0..sparse.num_classes() {
-            let (row, values) = sparse.row(class);
-            for (&feature, &weight) in row.iter().zip(values) {
-                let place = next[feature as usize] as usize;
-                (classes[place], weights[place]) = (class as u32, weight);
-                next[feature as usize] += 1;
-            }
+        // Each piece has a range of features with about as many weights, and takes its own
+        // from every row.
+        let quota = sparse.num_entries().div_ceil(PIECES).max(1) as u64;
+        let mut pieces = Vec::with_capacity(PIECES + 1);
+        let (mut free_classes, mut free_weights, mut first) = (&mut classes[..], &mut weights[..], 0);
+        while first < num_features {
+            let end = offsets[first + 1..].partition_point(|&end| end <= offsets[first] + quota);
+            let end = (first + end).clamp(first + 1, num_features);
+            let entries = (offsets[end] - offsets[first]) as usize;
+            let (classes, other_classes) = free_classes.split_at_mut(entries);
+            let (weights, other_weights) = free_weights.split_at_mut(entries);
+            pieces.push((first..end, classes, weights));
+            (free_classes, free_weights, first) = (other_classes, other_weights, end);
         }
+        pieces.into_par_iter().for_each(|(features, classes, weights)| {
+            let starts = &offsets[features.start..features.end];
+            let mut next: Vec<usize> = starts.iter().map(|&start| (start - starts[0]) as usize).collect();
+            for class in 0..sparse.num_classes() {
+                let (row, values) = sparse.row(class);
+                let from = row.partition_point(|&feature| (feature as usize) < features.start);
+                for (&feature, &weight) in row[from..].iter().zip(&values[from..]) {
+                    if feature as usize >= features.end {
+                        break;
+                    }
+                    let place = &mut next[feature as usize - features.start];
+                    (classes[*place], weights[*place]) = (class as u32, weight);
+                    *place += 1;
+                }
+            }
+        });
         Self { offsets, classes, weights }
     }
 

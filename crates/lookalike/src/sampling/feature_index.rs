@@ -10,9 +10,15 @@
 //! classes are near. Lists age as weights
 //! move, and are made again when the schedule of the hash tables says so.
 //!
-//! Cost: at most [`ADDITIONS_MAX`] additions an example, however many classes
-//! there are; O(entries) to make the lists.
+//! Sums lie in the order of classes, sixteen in a line. Each addition marks its line, and
+//! whether a class is met for the first time decides nothing: it would be as good as random,
+//! and a branch on it be guessed wrongly half of the time.
+//!
+//! Cost: at most [`ADDITIONS_MAX`] additions an example and as many lines read, however many
+//! classes there are, but for a byte for sixteen of them; O(entries) to make the lists. Five
+//! bytes a class a thread.
 
+use lookalike_kernels::{Cpu, LANES, indices_above, prefetch, take_positive};
 use rayon::prelude::*;
 
 use crate::collective::{Collective, Shard};
@@ -27,6 +33,7 @@ const LIST_MAX: usize = 300;
 const FEATURES_MAX: usize = 20;
 /// Features whose lists ranks tell each other at a time: ten megabytes at most.
 const FEATURES_A_MESSAGE: usize = 4096;
+const ENTRIES_PER_LINE: usize = 8;
 /// List entries that an example walks at most.
 const ADDITIONS_MAX: usize = 3000;
 
@@ -58,8 +65,14 @@ pub struct FeatureLists {
 struct SumWorker {
     /// A sum a class, zero between examples.
     sums: Vec<f32>,
-    met: Vec<u32>,
-    largest: Vec<(f32, u32)>,
+    /// For each line of sums whether any is not zero.
+    marks: Vec<u8>,
+    largest: Largest,
+    /// Classes with a sum above 0, and their scores.
+    classes: Vec<u32>,
+    scores: Vec<f32>,
+    maxima: Vec<f32>,
+    found: Vec<u32>,
     best: Best,
 }
 
@@ -175,57 +188,58 @@ impl FeatureIndex {
         out.classes.resize(batch.len() * out.stride, 0);
         out.counts.resize(batch.len(), 0);
         self.workers.prepare();
-        let this = &*self;
+        // What is found is the same with all instructions.
+        let (this, cpu) = (&*self, Cpu::detect());
         let slots = out.classes.par_chunks_mut(out.stride);
         slots.zip(&mut out.counts).zip(batch).with_min_len(16).for_each(|((slot, count), &example)| {
             this.workers.with(|worker| {
                 let left_out =
                     if truths == Truths::LeftOut { examples.labels(example as usize) } else { &[] };
-                *count = this.search(examples.features(example as usize), left_out, normalise, worker, slot);
+                let features = examples.features(example as usize);
+                *count = this.search(cpu, features, left_out, normalise, worker, slot);
             });
         });
     }
 
     fn search(
         &self,
+        cpu: Cpu,
         (ids, values): (&[u32], &[f32]),
         left_out: &[u32],
         normalise: Normalise,
         worker: &mut SumWorker,
         slot: &mut [u32],
     ) -> u32 {
-        let SumWorker { sums, met, largest, best } = worker;
+        let SumWorker { sums, marks, largest, classes, scores, maxima, found, best } = worker;
         sums.resize(self.priors.len(), 0.0);
+        marks.resize(self.priors.len().div_ceil(LANES), 0);
+        classes.resize(ADDITIONS_MAX + LANES, 0);
+        scores.resize(ADDITIONS_MAX + LANES, 0.0);
         let factor = normalise.factor(values);
-        largest.clear();
-        largest.extend(values.iter().map(|value| value * factor).zip(ids.iter().copied()));
-        if largest.len() > FEATURES_MAX {
-            largest.select_nth_unstable_by(FEATURES_MAX - 1, |a, b| {
-                b.0.abs().total_cmp(&a.0.abs()).then(a.1.cmp(&b.1))
-            });
-            largest.truncate(FEATURES_MAX);
-        }
-        // Whatever order selection left them in, sums are taken in one order.
-        largest.sort_unstable_by_key(|&(_, id)| id);
-        let each = ADDITIONS_MAX / largest.len().max(1);
-        for &(value, id) in largest.iter() {
-            let list = &self.lists[self.offsets[id as usize]..self.offsets[id as usize + 1]];
-            for &(class, weight) in list.iter().take(each) {
-                let sum = &mut sums[class as usize];
-                if *sum == 0.0 {
-                    met.push(class);
-                }
-                *sum += value * weight;
+        let each = ADDITIONS_MAX / ids.len().clamp(1, FEATURES_MAX);
+        let asked = largest.of(values, factor);
+        let list_of = |&at: &usize| {
+            let list = &self.lists[self.offsets[ids[at] as usize]..self.offsets[ids[at] as usize + 1]];
+            &list[..list.len().min(each)]
+        };
+        for (i, at) in asked.iter().enumerate() {
+            // The next one is asked for while this one is added up.
+            if let Some(next) = asked.get(i + 1).map(list_of) {
+                (0..next.len()).step_by(ENTRIES_PER_LINE).for_each(|at| prefetch(next, at));
+            }
+            let value = values[*at] * factor;
+            for &(class, weight) in list_of(at) {
+                sums[class as usize] += value * weight;
+                marks[class as usize / LANES] = 1;
             }
         }
+        left_out.iter().for_each(|&class| sums[class as usize] = 0.0);
+        let count = take_positive(cpu, sums, marks, &self.priors, classes, scores);
+        let (classes, scores) = (&classes[..count], &scores[..count]);
+        found.clear();
+        indices_above(cpu, scores, reached_by(scores, slot.len(), maxima).next_down(), found);
         best.reset(slot.len());
-        for class in met.drain(..) {
-            // A sum may have passed zero and been met twice; the second time it is 0.
-            let score = std::mem::take(&mut sums[class as usize]);
-            if score > 0.0 && left_out.binary_search(&class).is_err() {
-                best.offer(score + self.priors[class as usize], class);
-            }
-        }
+        found.iter().for_each(|&i| best.offer(scores[i as usize], classes[i as usize]));
         let mut count = 0;
         for (place, (_, class)) in slot.iter_mut().zip(best.ranked()) {
             *place = class;
@@ -233,6 +247,55 @@ impl FeatureIndex {
         }
         count
     }
+}
+
+/// The places of the largest values of an example.
+#[derive(Debug, Default)]
+struct Largest {
+    keys: Vec<u64>,
+    places: Vec<usize>,
+}
+
+impl Largest {
+    /// At most [`FEATURES_MAX`], in the order of features; of equal ones the first.
+    fn of(&mut self, values: &[f32], factor: f32) -> &[usize] {
+        self.places.clear();
+        if values.len() <= FEATURES_MAX {
+            self.places.extend(0..values.len());
+        } else {
+            // The bits of numbers that are not negative order as the numbers do.
+            let key = |(place, value): (u32, &f32)| {
+                u64::from((value * factor).abs().to_bits()) << 32 | u64::from(!place)
+            };
+            self.keys.clear();
+            self.keys.extend((0..).zip(values).map(key));
+            let (_, &mut last, _) = self.keys.select_nth_unstable_by(FEATURES_MAX - 1, |a, b| b.cmp(a));
+            self.places
+                .extend((0..).zip(values).filter(|&pair| key(pair) >= last).map(|(at, _)| at as usize));
+        }
+        &self.places
+    }
+}
+
+/// Scores whose maximum is taken together, at least: the highest of some twenty are hardly
+/// more than one of the best.
+const MAXIMA_A_PLACE: usize = 2;
+
+/// A score that `k` of the scores reach at least, and not many more: the `k`-th of the
+/// maxima of equal shares. Of fewer than `k`, lower than any.
+fn reached_by(scores: &[f32], k: usize, maxima: &mut Vec<f32>) -> f32 {
+    let shares = k * MAXIMA_A_PLACE;
+    if scores.len() <= shares {
+        return f32::NEG_INFINITY;
+    }
+    maxima.clear();
+    maxima.resize(shares, f32::NEG_INFINITY);
+    for scores in scores.chunks(shares) {
+        for (maximum, &score) in maxima.iter_mut().zip(scores) {
+            *maximum = if score > *maximum { score } else { *maximum };
+        }
+    }
+    *maxima.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a)).1
 }
 
 /// For each feature the classes that weigh it most, the first of which is `first_class`.
