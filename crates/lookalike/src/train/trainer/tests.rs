@@ -1,7 +1,7 @@
 use super::*;
 use crate::data::Dataset;
 use crate::model::Numbers;
-use crate::train::sparse::hold_out;
+use crate::train::held_out::hold_out;
 use crate::train::{SparseConfig, TrainConfig};
 
 /// 200 examples of 10 classes, each with a feature of its own (its number),
