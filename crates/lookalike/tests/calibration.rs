@@ -67,7 +67,7 @@ fn probabilities_of_new_examples_are_true() {
             let train = data(1, 8000, labels);
             let trainer = trained(TrainConfig { sparse, ..config() }, &train);
             let calibration = trainer.model.calibration.as_ref().unwrap();
-            assert_eq!((calibration.labels, calibration.examples), (labels, 400));
+            assert_eq!((calibration.labels, calibration.examples), (labels, 2000));
             let error = calibration_error(&trainer.model, &data(2, 4000, labels));
             assert!(error < 0.05, "{labels:?} {sparse:?}: {error}");
         }
@@ -132,7 +132,7 @@ fn nothing_is_held_out_unasked() {
     assert_eq!(trainer.num_examples(), 2000);
     assert!(trainer.model.calibration.is_none() && trainer.state.held_out.is_none());
     let calibrated = trained(config(), &train);
-    assert_eq!(calibrated.num_examples(), 1900);
+    assert_eq!((calibrated.num_examples(), calibrated.judges()), (2000, (2000, 10)));
 }
 
 #[test]

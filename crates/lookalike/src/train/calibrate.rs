@@ -36,7 +36,8 @@ pub(super) fn calibrate(
     let rankings: Vec<TopK> = judges.iter().map(rank).collect();
     let mut ranked: Vec<(Ranked<'_>, usize)> = Vec::new();
     for (ranking, (_, held_out)) in rankings.iter().zip(judges) {
-        ranked.extend(held_out.iter().enumerate().map(|(i, &example)| (ranking.example(i), example as usize)));
+        ranked
+            .extend(held_out.iter().enumerate().map(|(i, &example)| (ranking.example(i), example as usize)));
     }
     ranked.retain(|(best, _)| is_ranked(best.scores));
     if ranked.len() < EXAMPLES_MIN {

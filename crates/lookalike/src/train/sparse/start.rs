@@ -74,8 +74,7 @@ pub(super) fn start_part(
 ) -> (SparsePart, Vec<f32>) {
     let (normalise, counts) = (model.network.config.normalise, &model.frequencies.examples_of_class);
     let rows = config.mean_rows(start);
-    let (part, own) =
-        SparsePart::from_means_of(shard.classes(), examples, chosen, normalise, rows, counts);
+    let (part, own) = SparsePart::from_means_of(shard.classes(), examples, chosen, normalise, rows, counts);
     let against = examples_against(&part, shard, examples, chosen, (normalise, counts));
     (part.with_features_against(examples, &against, shard.classes().start, normalise), own)
 }

@@ -1,6 +1,7 @@
 //! Folds: further models, each trained without some of the examples, which judge these.
 //!
-//! They have the trainer's settings and follow it step by step, so that at any moment they
+//! They have the trainer's settings, in batches as much smaller as they have fewer
+//! examples, and follow it step by step, so that at any moment they
 //! have come as far as it has; what they choose is applied to its model, which is trained
 //! on all examples. They are a function of settings, data, seed and moment: nothing of them
 //! is saved, and where training goes on they are trained again up to there. With other
@@ -53,6 +54,9 @@ impl<'a> Trainer<'a> {
     /// Trains the folds as far as this trainer has come. One that fails, as its numbers
     /// are no longer finite, has no say any more.
     pub(super) fn train_folds(&mut self) {
+        if self.folds.is_empty() {
+            return;
+        }
         if self.folds.config.as_ref() != Some(&self.state.config) {
             let made = self.folds.held_out.iter().filter_map(|held_out| self.fold(held_out).ok()).collect();
             self.folds.trainers = made;
@@ -66,11 +70,15 @@ impl<'a> Trainer<'a> {
         });
     }
 
-    /// A new model without some examples. Whose sparse part starts from what, all judge
-    /// together.
+    /// A new model that is not trained on some examples, with a sparse part that starts as
+    /// this one's did.
     fn fold(&self, held_out: &[u32]) -> Result<Self, TrainError> {
         let mut checkpoint = new_checkpoint(self.state.config.clone(), &self.shard, &self.examples);
         checkpoint.state.held_out = Some(held_out.to_vec());
+        // With as many steps: a model of fewer is less sure of itself, and would say so of
+        // this one.
+        let trained_on = self.order.len() - held_out.len();
+        checkpoint.state.config.batch = trained_on.div_ceil(self.steps_per_epoch() as usize);
         let sparse_start = self.model.sparse.as_ref().map(SparsePart::start);
         let mut fold = Self::start(checkpoint, self.shard.clone(), self.examples, self.cpu, sparse_start)?;
         fold.start_classes();
