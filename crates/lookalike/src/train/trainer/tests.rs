@@ -72,7 +72,7 @@ fn folds_are_never_trained_on_what_they_judge() {
     let new = trainer();
     assert_eq!((new.judges(), new.num_examples(), &new.state.held_out), ((60, 4), 177, &None));
     let trained = finish(trainer());
-    assert_eq!(unknown_to(&trained, &new), []);
+    assert!(unknown_to(&trained, &new).is_empty());
     let mut all = Vec::new();
     assert_eq!(trained.folds.trainers().len(), 4);
     for (fold, held_out) in trained.folds.trainers().iter().zip(trained.folds.held_out()) {
