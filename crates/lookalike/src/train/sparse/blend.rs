@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_noisy_part_does_not_count() {
-        assert_eq!(chosen(truth, noise), 0.0);
+        assert_eq!(chosen(truth, |place| 100.0 * noise(place)), 0.0);
         // Not surely worse than nothing, and then as little as may be.
         assert_eq!(chosen(truth, |_| 0.0), BLENDS[1]);
         assert_eq!(chosen(truth, |_| f32::NAN), 0.0);

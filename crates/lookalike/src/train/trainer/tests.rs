@@ -234,7 +234,7 @@ fn a_model_that_no_memory_holds_is_refused() {
 fn a_place_beyond_the_data_is_refused() {
     let data = data();
     let trainer = || Trainer::new(config(SparseConfig::default()), data.view(), Cpu::detect()).unwrap();
-    for position in [169, 1 << 62, usize::MAX] {
+    for position in [177, 1 << 62, usize::MAX] {
         let mut checkpoint = trainer().into_checkpoint();
         checkpoint.state.progress.position = position;
         let resumed = Trainer::resume(checkpoint, data.view(), Cpu::detect());
