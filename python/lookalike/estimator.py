@@ -443,8 +443,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
     ) -> tuple[NDArray[Any], NDArray[np.float32]]:
         """The best `k` classes of each example, best first, and their probabilities.
 
-        Probabilities are calibrated on examples held out from training: of the answers
-        given 0.8, four in five are right. Models of few examples (below 200), of
+        Probabilities are calibrated on examples that a model has not seen: of the answers
+        given 0.8, four in five are right. Models of few examples (below 20), of
         presets other than `"auto"` and of early versions are not calibrated:
         `is_calibrated` tells. Their probabilities are a softmax, and too sure.
 

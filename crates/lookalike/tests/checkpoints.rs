@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lookalike::artifact::{self, Checkpoints};
 use lookalike::collective::{Alone, Collective};
 use lookalike::data::Dataset;
-use lookalike::model::Storage;
+use lookalike::model::{SparsePart, Storage};
 use lookalike::optim::Decay;
 use lookalike::sampling::{SamplerKind, Walk};
 use lookalike::train::{
@@ -50,10 +50,13 @@ fn configs() -> Vec<TrainConfig> {
     let mut centred = TrainConfig { calibrate: true, ..config(SamplerKind::LshEmbedding) };
     (centred.lsh.centre, centred.lsh.walk) = (true, Some(Walk::Paper));
     let diverging = Some(SparseConfig { rate: 3e38, ..SparseConfig::default() });
+    // Ten examples can be kept apart; else folds judge.
+    let apart = Some(SparseConfig { held_out: 9, ..SparseConfig::default() });
     vec![
         config(SamplerKind::LshEmbedding),
-        TrainConfig { sparse, ..config(SamplerKind::Mixed) },
+        TrainConfig { sparse, calibrate: true, ..config(SamplerKind::Mixed) },
         TrainConfig { sparse, ..config(SamplerKind::Full) },
+        TrainConfig { sparse: apart, calibrate: true, ..config(SamplerKind::LshEmbedding) },
         exact,
         centred,
         // Dropped within an epoch.
@@ -66,14 +69,20 @@ fn finish(mut trainer: Trainer<'_>) -> Checkpoint {
     while !trainer.is_done() {
         trainer.step().unwrap();
     }
+    trainer.settle();
     trainer.into_checkpoint()
 }
 
-/// All bytes of the model and of what training needs besides.
-fn bytes(checkpoint: &Checkpoint) -> [Vec<u8>; 2] {
+/// All bytes of the model and of what training needs besides, and what judges chose.
+fn bytes(checkpoint: &Checkpoint) -> ([Vec<u8>; 2], String) {
     let folder = tempfile::tempdir().unwrap();
-    artifact::save_checkpoint(folder.path(), &checkpoint.model, &checkpoint.state).unwrap();
-    ["model.safetensors", "training.safetensors"].map(|name| fs::read(folder.path().join(name)).unwrap())
+    let Checkpoint { model, state } = checkpoint;
+    artifact::save_checkpoint(folder.path(), model, state).unwrap();
+    let blend = model.sparse.as_ref().map(SparsePart::blend);
+    let weight = model.neighbours.as_ref().map(|kept| kept.weight());
+    let chosen = format!("{blend:?} {weight:?} {:?}", model.calibration);
+    let read = |name| fs::read(folder.path().join(name)).unwrap();
+    (["model.safetensors", "training.safetensors"].map(read), chosen)
 }
 
 #[test]

@@ -98,6 +98,7 @@ struct Case<'a> {
     examples: Examples<'a>,
     activation: Activation,
     loss: Loss,
+    members: usize,
     scored: Vec<Scored>,
 }
 
@@ -139,9 +140,24 @@ impl Case<'_> {
             return 0.0;
         }
         let embedding = self.embed(parameters, example);
+        let of_member = |member| self.member_loss(parameters, (&embedding, example), member);
+        (0..self.members).map(of_member).sum::<f64>() / self.members as f64
+    }
+
+    /// The loss of a member, who has a part of the embedding.
+    fn member_loss(
+        &self,
+        parameters: &Parameters,
+        (embedding, example): (&[f64], usize),
+        member: usize,
+    ) -> f64 {
+        let truths = self.scored[example].iter().filter(|s| s.1).count() as f64;
+        let width = embedding.len() / self.members;
+        let part = member * width..(member + 1) * width;
         let score = |class: usize| -> f64 {
-            let dot: f64 = embedding.iter().zip(&parameters.output[class]).map(|(a, b)| a * b).sum();
-            dot + parameters.output_bias[class]
+            let row = &parameters.output[class][part.clone()];
+            let dot: f64 = embedding[part.clone()].iter().zip(row).map(|(a, b)| a * b).sum();
+            self.members as f64 * dot + parameters.output_bias[class]
         };
         let scores: Vec<(f64, bool)> =
             self.scored[example].iter().map(|&(class, truth, log_q)| (score(class) - log_q, truth)).collect();
@@ -168,6 +184,7 @@ struct Setting {
     corrects_log_q: bool,
     hidden: Vec<usize>,
     activation: Activation,
+    members: usize,
 }
 
 fn check(setting: &Setting) {
@@ -199,7 +216,13 @@ fn check(setting: &Setting) {
     };
     let batch: Vec<u32> = (0..view.len() as u32).collect();
     let scored = scored(setting, &mut proposer, &network, view, &batch, cpu);
-    let case = Case { examples: view, activation: setting.activation, loss: setting.loss, scored };
+    let case = Case {
+        examples: view,
+        activation: setting.activation,
+        loss: setting.loss,
+        members: setting.members,
+        scored,
+    };
 
     let mut before = Parameters::of(&network);
     let context = StepContext {
@@ -209,6 +232,7 @@ fn check(setting: &Setting) {
         iteration: 0,
         loss: setting.loss,
         labels_counted: LABELS_COUNTED,
+        members: setting.members,
         candidates: 10,
         corrects_log_q: setting.corrects_log_q,
         keep: None,
@@ -312,7 +336,14 @@ fn every_sampler_with_the_softmax_loss() {
     for sampler in SamplerKind::ALL {
         for corrects_log_q in [false, true] {
             let activation = if corrects_log_q { Activation::Linear } else { Activation::Relu };
-            check(&Setting { sampler, loss: Loss::Softmax, corrects_log_q, hidden: vec![20], activation });
+            check(&Setting {
+                sampler,
+                loss: Loss::Softmax,
+                corrects_log_q,
+                hidden: vec![20],
+                activation,
+                members: 1,
+            });
         }
     }
 }
@@ -321,7 +352,14 @@ fn every_sampler_with_the_softmax_loss() {
 fn noise_contrastive_estimation_with_both_noises() {
     for sampler in [SamplerKind::LogUniform, SamplerKind::Frequency] {
         let activation = Activation::Relu;
-        check(&Setting { sampler, loss: Loss::Nce, corrects_log_q: true, hidden: vec![20], activation });
+        check(&Setting {
+            sampler,
+            loss: Loss::Nce,
+            corrects_log_q: true,
+            hidden: vec![20],
+            activation,
+            members: 1,
+        });
     }
 }
 
@@ -329,7 +367,14 @@ fn noise_contrastive_estimation_with_both_noises() {
 fn a_logistic_loss_over_whatever_is_proposed() {
     for sampler in [SamplerKind::LshEmbedding, SamplerKind::Mixed, SamplerKind::TopK] {
         let activation = Activation::Linear;
-        check(&Setting { sampler, loss: Loss::Logistic, corrects_log_q: true, hidden: vec![20], activation });
+        check(&Setting {
+            sampler,
+            loss: Loss::Logistic,
+            corrects_log_q: true,
+            hidden: vec![20],
+            activation,
+            members: 1,
+        });
     }
 }
 
@@ -337,7 +382,7 @@ fn a_logistic_loss_over_whatever_is_proposed() {
 fn each_label_against_the_negatives() {
     for sampler in SamplerKind::ALL.into_iter().filter(|&kind| kind != SamplerKind::Full) {
         let (loss, activation) = (Loss::SoftmaxEach, Activation::Linear);
-        check(&Setting { sampler, loss, corrects_log_q: true, hidden: vec![20], activation });
+        check(&Setting { sampler, loss, corrects_log_q: true, hidden: vec![20], activation, members: 1 });
     }
 }
 
@@ -345,6 +390,26 @@ fn each_label_against_the_negatives() {
 fn several_hidden_layers() {
     for sampler in [SamplerKind::LshEmbedding, SamplerKind::Full] {
         let (loss, activation) = (Loss::Softmax, Activation::Relu);
-        check(&Setting { sampler, loss, corrects_log_q: false, hidden: vec![24, 16, 20], activation });
+        check(&Setting {
+            sampler,
+            loss,
+            corrects_log_q: false,
+            hidden: vec![24, 16, 20],
+            activation,
+            members: 1,
+        });
+    }
+}
+
+/// The loss of a committee is the mean of its members'.
+#[test]
+fn a_committee() {
+    for (sampler, loss) in [
+        (SamplerKind::LshEmbedding, Loss::Softmax),
+        (SamplerKind::LshEmbedding, Loss::SoftmaxEach),
+        (SamplerKind::Frequency, Loss::Nce),
+    ] {
+        let (hidden, activation) = (vec![20, 48], Activation::Linear);
+        check(&Setting { sampler, loss, corrects_log_q: true, hidden, activation, members: 3 });
     }
 }

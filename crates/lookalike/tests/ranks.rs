@@ -278,8 +278,20 @@ fn with_all_parts() -> TrainConfig {
 fn all_parts_of_a_model_train_as_on_one_process() {
     assert_as_one_process(&with_all_parts());
     assert_as_one_process(&TrainConfig { sampler: SamplerKind::LogUniform, ..with_all_parts() });
+    assert_all_parts_are_those_of_one_process(&with_all_parts(), 60, STEPS);
+}
+
+/// Where folds judge, each of them is on all ranks too.
+#[test]
+fn folds_judge_on_ranks_as_on_one_process() {
+    let sparse = SparseConfig { held_out: 400, ..SparseConfig::default() };
+    let config = TrainConfig { sparse: Some(sparse), calibrate: true, ..with_all_parts() };
+    assert_all_parts_are_those_of_one_process(&config, 400, 60);
+}
+
+fn assert_all_parts_are_those_of_one_process(config: &TrainConfig, judging: usize, steps: usize) {
     let data = data(CLASSES, 1);
-    let [one, two, four] = [1, 2, 4].map(|ranks| train_on(ranks, &with_all_parts(), &data, STEPS).1.model);
+    let [one, two, four] = [1, 2, 4].map(|ranks| train_on(ranks, config, &data, steps).1.model);
     let sparse = one.sparse.as_ref().expect("it helps here");
     let kept = one.neighbours.as_ref().expect("so do they");
     for model in [&two, &four] {
@@ -290,7 +302,7 @@ fn all_parts_of_a_model_train_as_on_one_process() {
         assert_eq!((found.members(), found.weight()), (kept.members(), kept.weight()));
         assert_eq!(found.entries(), kept.entries());
         assert_eq!(model.calibration, one.calibration);
-        assert!(one.calibration.is_some());
+        assert_eq!(one.calibration.as_ref().unwrap().examples, judging);
     }
 }
 

@@ -45,8 +45,8 @@ ones too. --input-format decides otherwise. A text without any known feature get
 prior: the model's answer to an empty text, with the classes' shares of the training
 examples as probabilities. JSON lines then say \"prior\": true.
 
-Calibrated probabilities are fitted on examples that were held out from training: of
-the answers given 0.8, four in five are right. Where every training example had one
+Calibrated probabilities are fitted on examples that a model had not seen: of the
+answers given 0.8, four in five are right. Where every training example had one
 label they add up to one over all classes; else each is the probability that the class
 is among the labels."
 )]

@@ -1,15 +1,16 @@
 //! Fits a model's [`Calibration`] on examples held out from training.
 //!
-//! Training examples can't do it: a model is surer of what it has seen. So the
-//! examples that were kept aside are ranked once more, and a logistic regression
-//! learns from how their best scores lie to each other which classes are true.
+//! Training examples can't do it: a model is surer of what it has seen. So
+//! examples are ranked that a model has not seen, those kept aside by the model itself or
+//! each by the fold without it, and a logistic regression learns from how their best scores
+//! lie to each other which classes are true.
 //! Newton's method on ten numbers: the cost is that of the ranking.
 
 use crate::data::Examples;
 use crate::model::{
     CLASS_TERMS, Calibration, EXAMPLE_TERMS, ExampleTerm, Model, RANKS, class_terms, example_terms,
 };
-use crate::predict::{Ask, Predictor, TopK};
+use crate::predict::{Ask, Predictor, Ranked, TopK};
 
 /// Fewer held-out examples than this say nothing.
 const EXAMPLES_MIN: usize = 10;
@@ -23,22 +24,28 @@ const RIDGE: f64 = 0.3;
 const UNUSUAL: usize = 50;
 const ITERATIONS_MAX: usize = 100;
 
-/// How the scores of a model become probabilities, as `held_out` examples show it; none
-/// if there are too few of them.
+/// How the scores of a model become probabilities, as models show it with examples that
+/// they have not seen, be it that model or some like it; none if there are too few of them.
 pub(super) fn calibrate(
-    predictor: &Predictor<&Model>,
+    judges: &[(Predictor<&Model>, &[u32])],
     examples: &Examples<'_>,
-    held_out: &[u32],
 ) -> Option<Calibration> {
-    let ranking = predictor.rank(examples, held_out, Ask::best(RANKS));
-    let ranked: Vec<usize> = (0..held_out.len()).filter(|&i| is_ranked(&ranking, i)).collect();
+    let rank = |(predictor, held_out): &(Predictor<&Model>, &[u32])| {
+        predictor.rank(examples, held_out, Ask::best(RANKS))
+    };
+    let rankings: Vec<TopK> = judges.iter().map(rank).collect();
+    let mut ranked: Vec<(Ranked<'_>, usize)> = Vec::new();
+    for (ranking, (_, held_out)) in rankings.iter().zip(judges) {
+        ranked
+            .extend(held_out.iter().enumerate().map(|(i, &example)| (ranking.example(i), example as usize)));
+    }
+    ranked.retain(|(best, _)| is_ranked(best.scores));
     if ranked.len() < EXAMPLES_MIN {
         return None;
     }
-    let scale = mean_distance(&ranking, &ranked);
+    let scale = mean_distance(ranked.iter().map(|(best, _)| best.scores));
     let mut pairs = Vec::with_capacity(ranked.len() * RANKS);
-    for &i in &ranked {
-        let (best, example) = (ranking.example(i), held_out[i] as usize);
+    for &(best, example) in &ranked {
         let of_example = example_terms(scale, best.scores, examples.features(example).0.len());
         for (rank, (&class, &score)) in best.classes.iter().zip(best.scores).enumerate() {
             let mut terms = [0.0; TERMS];
@@ -50,7 +57,7 @@ pub(super) fn calibrate(
         }
     }
     let mut known: Vec<usize> =
-        ranked.iter().map(|&i| examples.features(held_out[i] as usize).0.len()).collect();
+        ranked.iter().map(|&(_, example)| examples.features(example).0.len()).collect();
     known.sort_unstable();
     let fitted = Regression::of(&pairs).fit();
     if !fitted.iter().all(|&weight| (weight as f32).is_finite()) {
@@ -65,7 +72,7 @@ pub(super) fn calibrate(
         ExampleTerm { weight: fitted[CLASS_TERMS + i] as f32, low: low as f32, high: high as f32 }
     };
     Some(Calibration {
-        labels: predictor.model().frequencies.labels_per_example(),
+        labels: judges[0].0.model().frequencies.labels_per_example(),
         examples: ranked.len(),
         scale,
         class_weights: std::array::from_fn(|i| fitted[i] as f32),
@@ -75,19 +82,16 @@ pub(super) fn calibrate(
     })
 }
 
-/// Whether an example has scores that mean anything.
-fn is_ranked(ranking: &TopK, example: usize) -> bool {
-    let scores = ranking.example(example).scores;
+/// Whether the scores of an example mean anything.
+fn is_ranked(scores: &[f32]) -> bool {
     !scores.is_empty() && scores.iter().all(|score| score.is_finite())
 }
 
 /// Between the first and the last score of a ranking; 1 where scores do not differ.
-fn mean_distance(ranking: &TopK, examples: &[usize]) -> f32 {
-    let distance = |&i: &usize| {
-        let scores = ranking.example(i).scores;
-        f64::from(scores[0]) - f64::from(scores[scores.len() - 1])
-    };
-    let mean = (examples.iter().map(distance).sum::<f64>() / examples.len() as f64) as f32;
+fn mean_distance<'a>(rankings: impl ExactSizeIterator<Item = &'a [f32]>) -> f32 {
+    let count = rankings.len() as f64;
+    let distance = |scores: &[f32]| f64::from(scores[0]) - f64::from(scores[scores.len() - 1]);
+    let mean = (rankings.map(distance).sum::<f64>() / count) as f32;
     if mean.is_normal() { mean } else { 1.0 }
 }
 

@@ -110,9 +110,9 @@ pub struct TrainConfig {
     pub frozen_features: usize,
     /// The sparse part beside the network, if there is one.
     pub sparse: Option<SparseConfig>,
-    /// Whether up to a thousand examples, and never more than one in twenty, are held
-    /// out so that probabilities mean what they say
-    /// ([`Calibration`](crate::model::Calibration)). The sparse part holds them out too.
+    /// Whether probabilities are to mean what they say
+    /// ([`Calibration`](crate::model::Calibration)), which takes examples that a model has
+    /// not seen, as for the sparse part ([`SparseConfig::held_out`]).
     pub calibrate: bool,
     /// Decides all that is random.
     pub seed: u64,
@@ -167,7 +167,7 @@ impl Default for TrainConfig {
 }
 
 impl TrainConfig {
-    /// How many examples are held out from training at most.
+    /// How many examples judge at most that a model has not seen.
     pub(super) fn held_out_max(&self) -> usize {
         match &self.sparse {
             Some(sparse) => sparse.held_out,

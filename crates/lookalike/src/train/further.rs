@@ -16,8 +16,8 @@ use lookalike_kernels::Cpu;
 use super::class_start::start_new_classes;
 use super::config::TrainConfig;
 use super::error::TrainError;
+use super::held_out::hold_out;
 use super::rehearsal::Rehearsal;
-use super::sparse::hold_out;
 use super::state::{BestScore, Checkpoint, Progress, TrainingState};
 use super::trainer::Trainer;
 use crate::collective::Shard;
@@ -95,7 +95,7 @@ impl<'a> Trainer<'a> {
         check_sizes(&checkpoint.model, &examples)?;
         take_in(&mut checkpoint, &data, cpu)?;
         let shard = Shard::whole(examples.num_classes);
-        Self::start(checkpoint, shard, examples, cpu)
+        Self::start(checkpoint, shard, examples, cpu, None)
     }
 }
 
@@ -131,11 +131,10 @@ fn take_in(checkpoint: &mut Checkpoint, data: &FurtherData<'_>, cpu: Cpu) -> Res
     let (first, an_epoch) = (data.num_new, data.rehearsed_an_epoch);
     state.rehearsal = (first < examples.len()).then_some(Rehearsal { first, an_epoch });
     let mut chosen = data.new_examples();
-    if let Some(sparse) = &state.config.sparse {
-        let enough = chosen.len() / 20 >= HELD_OUT_MIN;
-        let most = if enough { sparse.held_out } else { 0 };
-        state.held_out = Some(hold_out(&mut chosen, most, state.config.seed));
-    }
+    let is_enough = state.config.sparse.is_none() || chosen.len() / 20 >= HELD_OUT_MIN;
+    let most = if is_enough { state.config.held_out_max() } else { 0 };
+    // Always apart: no further model has learnt what this one knows without them.
+    state.held_out = Some(hold_out(&mut chosen, most, state.config.seed));
     if num_old < model.num_classes() {
         start_new_classes(cpu, &mut model.network, examples, &chosen, num_old);
     }

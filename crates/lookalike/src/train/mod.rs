@@ -18,6 +18,7 @@ mod context;
 mod error;
 mod finite;
 mod further;
+mod held_out;
 mod hidden_step;
 mod input_step;
 mod keeper;

@@ -1,5 +1,6 @@
 //! A model in training: the data, the order it is read in, and one step at a time.
 
+mod folds;
 mod refresh;
 mod settle;
 mod start;
@@ -10,6 +11,7 @@ use std::time::Instant;
 
 use lookalike_kernels::Cpu;
 
+use self::folds::Folds;
 use self::start::proposer;
 use super::changed::ChangedClasses;
 use super::config::ConfigError;
@@ -63,21 +65,35 @@ pub struct Trainer<'a> {
     /// Examples that are trained on, in this epoch's order.
     order: Vec<u32>,
     order_epoch: Option<usize>,
+    /// Who judges instead of examples that nobody trains on.
+    folds: Folds<'a>,
     /// False for a new sampler, unless its tables were kept: at the start and where sparse
     /// weights were dropped.
     has_tables: bool,
     /// Steps done when the sparse part was found to have diverged.
     sparse_diverged_at: Option<u64>,
-    /// Whether held-out examples have chosen since the last step.
+    /// Whether how much parts of the model count has been chosen since the last step.
     is_settled: bool,
     /// Classes moved since the last refresh, where the tables want to know.
     changed: ChangedClasses,
 }
 
-impl Trainer<'_> {
+impl<'a> Trainer<'a> {
     /// Trains on one batch.
     pub fn step(&mut self) -> Result<StepReport, TrainError> {
         let start = Instant::now();
+        let mut report = self.train_batch()?;
+        self.train_folds();
+        if report.progress.position == 0 {
+            self.end_epoch()?;
+        }
+        self.state.progress.train_seconds += start.elapsed().as_secs_f64();
+        report.progress = self.state.progress;
+        Ok(report)
+    }
+
+    /// A step of this model alone.
+    fn train_batch(&mut self) -> Result<StepReport, TrainError> {
         self.model.calibration = None;
         self.model.search = None;
         let sent_before = self.shard.collective().bytes_sent();
@@ -107,10 +123,7 @@ impl Trainer<'_> {
         }
         self.changed.add(self.step.touched_classes());
         self.is_settled = false;
-        if end == self.order.len() {
-            self.end_epoch()?;
-        }
-        self.advance(end, start.elapsed().as_secs_f64());
+        self.advance(end);
         let batch = end - progress.position;
         let bytes_sent = self.shard.collective().bytes_sent() - sent_before;
         Ok(StepReport { progress: self.state.progress, loss, rate, batch, refreshed, bytes_sent })
@@ -156,10 +169,9 @@ impl Trainer<'_> {
         (loss, is_finite)
     }
 
-    fn advance(&mut self, end: usize, seconds: f64) {
+    fn advance(&mut self, end: usize) {
         let progress = &mut self.state.progress;
         progress.iteration += 1;
-        progress.train_seconds += seconds;
         progress.position = end;
         if end >= self.order.len() {
             progress.position = 0;
@@ -182,21 +194,23 @@ impl Trainer<'_> {
     /// A sparse part that does not help is dropped at the end of an epoch: searching near
     /// classes with it costs time.
     fn end_epoch(&mut self) -> Result<(), ConfigError> {
-        self.choose(self.state.progress.epoch + 1 >= self.state.config.epochs);
-        let has_held_out = self.state.held_out.as_ref().is_some_and(|held_out| !held_out.is_empty());
-        if has_held_out && self.model.sparse.as_ref().is_some_and(|sparse| sparse.blend() == 0.0) {
+        let is_judged = self.choose(self.is_done());
+        if is_judged && self.model.sparse.as_ref().is_some_and(|sparse| sparse.blend() == 0.0) {
             self.drop_sparse_part()?;
         }
         Ok(())
     }
 
-    /// Where nothing is calibrated, the held-out examples then have nothing left to choose,
-    /// and are trained on like the others from the next epoch on. The sampler has to find
-    /// all negatives itself.
+    /// Where nothing is calibrated, nothing is left to judge: examples kept apart are
+    /// trained on like the others from the next epoch on. The sampler has to find all
+    /// negatives itself.
     fn drop_sparse_part(&mut self) -> Result<(), ConfigError> {
         (self.model.sparse, self.model.neighbours) = (None, None);
         self.sparse = None;
         self.state.config.sparse = None;
+        if self.state.config.held_out_max() == 0 {
+            self.folds = Folds::default();
+        }
         self.proposer = proposer(&self.state.config, &self.model, &self.shard)?;
         self.has_tables = false;
         Ok(())
@@ -247,6 +261,15 @@ impl Trainer<'_> {
     /// The instructions in use.
     pub fn cpu(&self) -> Cpu {
         self.cpu
+    }
+
+    /// How many examples judge how much parts of the model count and what scores mean, and
+    /// how many further models do it that have not seen them; with none they are kept apart
+    /// from this one.
+    pub fn judges(&self) -> (usize, usize) {
+        let apart = self.state.held_out.as_ref().map_or(0, Vec::len);
+        let in_folds: usize = self.folds.held_out().iter().map(Vec::len).sum();
+        (apart + in_folds, self.folds.held_out().len())
     }
 
     /// Examples that are trained on.

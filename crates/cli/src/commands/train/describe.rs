@@ -19,15 +19,19 @@ pub(super) fn start(trainer: &Trainer<'_>, examples: &Examples<'_>, say: &dyn Fn
         rayon::current_num_threads(),
     ));
     let labelled = (0..examples.len()).filter(|&example| examples.teaches(example)).count();
-    let (unlabelled, held_out) = (examples.len() - labelled, labelled - trainer.num_examples());
+    let (unlabelled, (judging, further_models)) = (examples.len() - labelled, trainer.judges());
     if unlabelled > 0 {
         say(format!("{} examples have no label or no weight and are left out", count(unlabelled)));
     }
-    if held_out > 0 {
-        say(format!(
-            "{} examples are held out to choose how much parts of the model count and what scores mean",
-            count(held_out)
-        ));
+    if judging > 0 {
+        let who = match further_models {
+            0 => format!("{} examples are held out", count(judging)),
+            models => format!(
+                "{models} further models, each without some of {} examples, are trained",
+                count(judging)
+            ),
+        };
+        say(format!("{who} to choose how much parts of the model count and what scores mean"));
     }
     let (shard, ranks) = (trainer.shard(), trainer.shard().collective().size());
     if ranks > 1 {
@@ -61,10 +65,16 @@ pub(super) fn end(trainer: &Trainer<'_>, outcome: Outcome, had_sparse_part: bool
     }
     say(match &trainer.model.calibration {
         Some(calibration) => {
-            format!("probabilities are calibrated on {} held-out examples", human::count(calibration.examples as u64))
+            format!(
+                "probabilities are calibrated on {} held-out examples",
+                human::count(calibration.examples as u64)
+            )
         }
-        None => "probabilities are not calibrated: they will be surer than they should (--calibrate true holds out \
-                 examples for it, of 200 or more)".into(),
+        None => {
+            "probabilities are not calibrated: they will be surer than they should (--calibrate true takes \
+                 20 examples or more)"
+                .into()
+        }
     });
     if let Some(index) = &trainer.model.search {
         let (effort, found) = (human::count(index.effort as u64), 100.0 * index.recall);

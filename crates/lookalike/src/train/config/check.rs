@@ -164,20 +164,25 @@ impl TrainConfig {
     /// Sizes may come from the header of a file: whether memory holds such a model is
     /// found out before it is made.
     pub(in crate::train) fn check_memory(&self, features: usize, classes: usize) -> Result<(), ConfigError> {
-        let number = if self.storage == Storage::F32 { 4u64 } else { 2 };
-        // Weight and two moments for each number; counts, biases and steps for each row.
-        let row = |width: Option<&usize>| {
-            (padded(width.copied().unwrap_or(1)) as u64).saturating_mul(3 * number) + 20
-        };
-        let bytes = (features as u64)
-            .saturating_mul(row(self.hidden.first()))
-            .saturating_add((classes as u64).saturating_mul(row(self.hidden.last())));
+        let bytes = self.bytes_to_train(features, classes);
         let fits = usize::try_from(bytes).is_ok_and(can_reserve);
         if fits {
             return Ok(());
         }
         let (hidden, gigabytes) = (self.hidden.clone(), bytes.div_ceil(1 << 30));
         Err(ConfigError::Memory { features, classes, hidden, gigabytes })
+    }
+
+    /// What the network takes to train.
+    pub(in crate::train) fn bytes_to_train(&self, features: usize, classes: usize) -> u64 {
+        let number = if self.storage == Storage::F32 { 4u64 } else { 2 };
+        // Weight and two moments for each number; counts, biases and steps for each row.
+        let row = |width: Option<&usize>| {
+            (padded(width.copied().unwrap_or(1)) as u64).saturating_mul(3 * number) + 20
+        };
+        (features as u64)
+            .saturating_mul(row(self.hidden.first()))
+            .saturating_add((classes as u64).saturating_mul(row(self.hidden.last())))
     }
 
     /// Loss, sampler and hash tables must go together.

@@ -166,7 +166,13 @@ impl SampledStep {
         } else {
             grow_aligned(&mut self.d_divided, d_embeddings.len());
             let d_divided = &mut self.d_divided[..d_embeddings.len()];
-            sum_shares(work, |work| &work.d_embeddings, (ranges, stride / members), &mut self.sums, d_divided);
+            sum_shares(
+                work,
+                |work| &work.d_embeddings,
+                (ranges, stride / members),
+                &mut self.sums,
+                d_divided,
+            );
             reducer.sums(d_divided);
             join_gradients(d_divided, members, stride, d_embeddings);
         }
@@ -254,7 +260,8 @@ impl SampledStep {
         reducer.sums(&mut terms.target);
         let ExampleTerms { target, weight, .. } = terms;
         for (example, (target, weight)) in target.iter_mut().zip(weight).enumerate() {
-            let given = weights.get(example).copied().unwrap_or(1.0);
+            // The loss is the mean of the members'.
+            let given = weights.get(example).copied().unwrap_or(1.0) / context.members as f32;
             let labels = *target;
             *weight = given * labels.min(context.labels_counted as f32);
             *target = *weight / labels.max(1.0);
@@ -278,8 +285,7 @@ impl SampledStep {
         });
     }
 
-    /// Turns scores into what gradients are made of; gives the summed loss, the mean of
-    /// all members'.
+    /// Turns scores into what gradients are made of; gives the summed loss.
     fn weigh(
         &mut self,
         cpu: Cpu,
@@ -289,7 +295,6 @@ impl SampledStep {
     ) -> f64 {
         let parts = self.by_class.parts();
         let work = &mut self.work[..parts.len()];
-        let members = self.terms.len();
         let mut sum = 0.0;
         for (member, terms) in self.terms.iter_mut().enumerate() {
             loss.join_observed(&mut work.iter().map(|work| &work.terms[member]), terms, reducer);
@@ -302,7 +307,7 @@ impl SampledStep {
             let parts = &mut work.iter().map(|work| &work.terms[member]);
             sum += loss.join_weighed(parts, terms, (ranges, reducer));
         }
-        sum / members as f64
+        sum
     }
 
     fn update<T: Element>(
@@ -336,13 +341,12 @@ impl SampledStep {
                 let entries = &part.entries[range.clone()];
                 let pairs = PairGradients { rows: divided, entries, g: &scores[range.start..], distance };
                 let of_bias = (0..members).map(|member| sum_of(&scores[member * distance..][range.clone()]));
-                let of_bias = of_bias.sum::<f32>() / members as f32;
                 let noise = rounding_noise(context, first_class + part.first_key + local);
                 // Rows come from memory: later ones are prefetched while others are worked on.
                 let soon = part.groups.get(i + PREFETCH_AHEAD).map(|soon| soon.local_key as usize);
                 let row = rows.state(local, soon);
                 context.adam.update_by_pairs(context.cpu, row, &pairs, d_embeddings, noise);
-                rows.bias.update(local, &context.adam, of_bias);
+                rows.bias.update(local, &context.adam, of_bias.sum());
                 if let Some(coded) = &mut coded {
                     coded.set(context.cpu, local, &rows.w[local * stride..][..stride]);
                     // Few of the classes are left: their neighbours do not bring these along.

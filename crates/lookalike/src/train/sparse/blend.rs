@@ -1,9 +1,10 @@
-//! How much the sparse part counts: chosen on examples held out from training.
+//! How much the sparse part counts: chosen on examples that a model has not seen.
 //!
 //! On lists of words the sparse part is the better half, on short names the
 //! dense one, and which it is cannot be told from training examples, which the
-//! sparse part's centroids have seen. So a few examples are kept aside, and
-//! after each epoch the blend that ranks them best is taken. A blend of 0 says
+//! sparse part's centroids have seen. So after each epoch the blend is taken that ranks
+//! best what its judges have not seen: examples kept aside from the model itself, or those
+//! of each of its folds, taken together. A blend of 0 says
 //! that the sparse part surely does not help. In the same way they choose, once the model is
 //! looked at, how much the nearest training examples count ([`Neighbours`]).
 //!
@@ -26,8 +27,6 @@ use crate::scratch::PerThread;
 
 /// The blends that are tried.
 const BLENDS: [f32; 9] = [0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0];
-/// Fewer examples are sure of nothing.
-const SURE_FROM: usize = 100;
 /// The weights of the nearest examples that are tried, for scores that count 1.
 const WEIGHTS: [f32; 6] = [0.0, 1.0 / 16.0, 1.0 / 8.0, 1.0 / 4.0, 1.0 / 2.0, 1.0];
 /// A value of a ranking is made of precisions at some places: a place and what a hit up
@@ -106,33 +105,25 @@ impl<'a> HeldOutScores<'a> {
         Self { examples, held_out, candidates }
     }
 
-    /// The best blend of dense and sparse scores: 0 only where that is surely better than
-    /// any other. A sparse part that counts nothing is dropped for good, at the end of any
-    /// epoch, so chance must not decide it; where so few examples are asked that nothing
-    /// is sure, the simpler model is right unless the other is better.
-    pub(super) fn best_blend(&self) -> f32 {
-        let values = self.values(|_, candidates| {
+    /// By example, the values of the rankings by each blend.
+    fn of_blends(&self) -> Vec<[u64; BLENDS.len()]> {
+        self.values(|_, candidates| {
             let scores = |blend| candidates.iter().map(|c| blended(c, blend)).collect();
             BLENDS.map(scores)
-        });
-        if values.len() < SURE_FROM {
-            return BLENDS[best_of(values.iter().map(|of_blends| &of_blends[..]))];
-        }
-        let best = 1 + best_of(values.iter().map(|of_blends| &of_blends[1..]));
-        if is_surely_better(values.iter().map(|of_blends| (of_blends[0], of_blends[best]))) {
-            return 0.0;
-        }
-        BLENDS[best]
+        })
     }
 
-    /// The best weight of the nearest examples beside the blended scores.
-    pub(super) fn best_weight(&self, blend: f32, neighbours: &Neighbours) -> f32 {
-        // In proportion to what the other scores count.
-        let weights = WEIGHTS.map(|weight| weight * (1.0 + blend));
+    /// The same by each weight of the nearest examples.
+    fn of_weights(
+        &self,
+        blend: f32,
+        weights: [f32; WEIGHTS.len()],
+        neighbours: &Neighbours,
+    ) -> Vec<[u64; WEIGHTS.len()]> {
         neighbours.prepare();
         let mut workers = PerThread::<NeighbourScratch>::default();
         workers.prepare();
-        let values = self.values(|example, candidates| {
+        self.values(|example, candidates| {
             workers.with(|scratch| {
                 let near = neighbours.near(self.examples.features(example as usize), scratch);
                 let score = |weight: f32, c: &HeldOutCandidate| {
@@ -140,8 +131,7 @@ impl<'a> HeldOutScores<'a> {
                 };
                 weights.map(|weight| candidates.iter().map(|c| score(weight, c)).collect())
             })
-        });
-        weights[best_of(values.iter().map(|of_weights| &of_weights[..]))]
+        })
     }
 
     /// By example, the values of the rankings by each option; `score` gives the
@@ -156,6 +146,28 @@ impl<'a> HeldOutScores<'a> {
         });
         examples.collect()
     }
+}
+
+/// The best blend of dense and sparse scores, as all judges together see it: 0 only where
+/// that is surely better than any other. A sparse part that counts nothing is dropped for
+/// good, at the end of any epoch, so chance must not decide it.
+pub(super) fn best_blend<'a>(judged: impl Iterator<Item = &'a HeldOutScores<'a>>) -> f32 {
+    let values: Vec<_> = judged.flat_map(HeldOutScores::of_blends).collect();
+    let best = 1 + best_of(values.iter().map(|of_blends| &of_blends[1..]));
+    let is_needless = is_surely_better(values.iter().map(|of_blends| (of_blends[0], of_blends[best])));
+    if is_needless { 0.0 } else { BLENDS[best] }
+}
+
+/// The best weight of the nearest examples beside the blended scores; each judge has its own.
+pub(super) fn best_weight<'a>(
+    judged: impl Iterator<Item = (&'a HeldOutScores<'a>, &'a Neighbours)>,
+    blend: f32,
+) -> f32 {
+    // In proportion to what the other scores count.
+    let weights = WEIGHTS.map(|weight| weight * (1.0 + blend));
+    let values: Vec<_> =
+        judged.flat_map(|(scores, neighbours)| scores.of_weights(blend, weights, neighbours)).collect();
+    weights[best_of(values.iter().map(|of_weights| &of_weights[..]))]
 }
 
 /// The option with the highest sum over examples, and the first of equals.
@@ -260,8 +272,10 @@ mod tests {
         index.propose(&data.view(), &all, Normalise::None, 8, Truths::Kept, &mut near);
         let mut model = Model::new(network, ClassFrequencies::default());
         model.sparse = Some(part);
-        HeldOutScores::new(Cpu::detect(), (&model, &Shard::whole(CLASSES)), &data.view(), &all, &near)
-            .best_blend()
+        let shard = Shard::whole(CLASSES);
+        let view = data.view();
+        let scores = HeldOutScores::new(Cpu::detect(), (&model, &shard), &view, &all, &near);
+        best_blend([&scores].into_iter())
     }
 
     fn truth(place: usize) -> f32 {
@@ -270,8 +284,9 @@ mod tests {
 
     #[test]
     fn a_noisy_part_does_not_count() {
-        assert_eq!(chosen(truth, noise), 0.0);
-        assert_eq!(chosen(truth, |_| 0.0), 0.0);
+        assert_eq!(chosen(truth, |place| 100.0 * noise(place)), 0.0);
+        // Not surely worse than nothing, and then as little as may be.
+        assert_eq!(chosen(truth, |_| 0.0), BLENDS[1]);
         assert_eq!(chosen(truth, |_| f32::NAN), 0.0);
         assert_eq!(chosen(truth, |place| f32::INFINITY * (noise(place) - 5.0)), 0.0);
     }

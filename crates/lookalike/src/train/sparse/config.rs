@@ -21,7 +21,10 @@ pub struct SparseConfig {
     pub negatives: usize,
     /// Weights a class at most.
     pub entries_max: usize,
-    /// Examples held out to choose the blend, at most; never more than 5%.
+    /// Examples that choose the blend, at most, each by a model that has not seen it: kept
+    /// apart from training, but never more than one in twenty; or, where these would be
+    /// fewer than both this and a thousand, left out by further models (folds) that are
+    /// trained for it.
     pub held_out: usize,
     /// Whether the model keeps its training examples, if that ranks held-out ones
     /// better: see [`Neighbours`](crate::model::Neighbours).

@@ -1,17 +1,19 @@
 //! Training of the sparse part, and of what is chosen on held-out examples.
 //!
-//! [`SparseTraining`] owns all that this takes: the examples held out from
-//! training, the index that finds near classes, and the step's buffers. The
-//! weights themselves belong to the model. [`start`] chooses what weights start
-//! from, [`step`] moves them, [`blend`] decides how much they count, after each epoch
-//! and whenever somebody looks at the model.
+//! [`SparseTraining`] owns what this takes: the index that finds near classes, and the
+//! step's buffers. The weights themselves belong to the model. [`start`] chooses what
+//! weights start from, [`step`] moves them, [`choose`] and [`blend`] decide how much they
+//! count, after each epoch and whenever somebody looks at the model.
 
 mod blend;
+mod choose;
 mod config;
 mod start;
 mod step;
 
+pub(super) use choose::{Judge, choose};
 pub use config::SparseConfig;
+pub(super) use start::judged_start;
 pub(super) use step::LABELS_COUNTED;
 
 use std::borrow::Cow;
@@ -20,11 +22,9 @@ use lookalike_kernels::Cpu;
 
 use crate::collective::Shard;
 use crate::data::Examples;
-use crate::model::{Model, Neighbours, SparsePart};
-use crate::random::{Stream, mix};
+use crate::model::{Model, SparsePart, SparseStart};
 use crate::sampling::{FeatureIndex, FeatureLists, NearClasses, Truths};
-use blend::HeldOutScores;
-use start::choose_start;
+use start::start_part;
 use step::SparseStep;
 
 /// What training the sparse part takes besides the weights.
@@ -44,17 +44,16 @@ pub(super) struct SparseTraining {
 pub(super) type Batch<'a> = (&'a Examples<'a>, &'a [u32]);
 
 impl SparseTraining {
-    /// Gives a model without a sparse part one that starts from the examples `chosen`;
-    /// the `held_out` ones choose how.
+    /// Gives a model without a sparse part one that starts from the examples `chosen`.
     pub(super) fn start(
         config: SparseConfig,
         shard: &Shard,
         model: &mut Model,
         examples: &Examples<'_>,
         chosen: &[u32],
-        held_out: &[u32],
+        start: SparseStart,
     ) -> Self {
-        let (part, own) = choose_start(&config, (model, shard), examples, chosen, held_out);
+        let (part, own) = start_part(&config, (model, shard), examples, chosen, start);
         model.sparse = Some(part);
         Self::new(config, shard, own)
     }
@@ -134,54 +133,4 @@ impl SparseTraining {
         let is_finite = self.step.run(cpu, part, near, batch, normalise, rate);
         !self.shard.collective().any(!is_finite)
     }
-
-    /// Lets the `held_out` examples choose how much the sparse part counts, as the
-    /// model is now, and, where `with_nearest`, how much the nearest of the examples
-    /// `chosen`. Neither is part of any step: training goes on as if nobody had asked.
-    pub(super) fn choose(
-        &self,
-        cpu: Cpu,
-        model: &mut Model,
-        examples: &Examples<'_>,
-        (chosen, held_out): (&[u32], &[u32]),
-        with_nearest: bool,
-    ) {
-        let Some(part) = model.sparse.as_ref().filter(|_| !held_out.is_empty()) else { return };
-        let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
-        let (shard, counts) = (&self.shard, &model.frequencies.examples_of_class);
-        index.refresh_on(shard, part, examples.num_features, counts);
-        let (normalise, wanted) = (model.network.config.normalise, self.config.negatives);
-        index.propose(examples, held_out, normalise, wanted, Truths::Kept, &mut near);
-        let scores = HeldOutScores::new(cpu, (model, shard), examples, held_out, &near);
-        let blend = scores.best_blend();
-        let kept = model.neighbours.take();
-        // Searching them takes a while.
-        if self.config.neighbours && blend != 0.0 && (with_nearest || kept.is_some()) {
-            // Those that a rank kept are of its own classes, and all are to choose.
-            let kept = kept.filter(|_| shard.is_whole());
-            let kept = kept.unwrap_or_else(|| Neighbours::new(examples, chosen));
-            let weight = scores.best_weight(blend, &kept);
-            let of_shard = |kept: Neighbours| match shard.is_whole() {
-                true => kept,
-                false => kept.of_shard(shard.classes()),
-            };
-            model.neighbours = (weight != 0.0).then(|| of_shard(kept.weighted(weight)));
-        }
-        if let Some(sparse) = &mut model.sparse {
-            sparse.set_blend(blend);
-        }
-    }
-}
-
-/// Takes up to `most` examples, and never more than one in twenty, out of
-/// `order`: the same ones for the same seed.
-pub(super) fn hold_out(order: &mut Vec<u32>, most: usize, seed: u64) -> Vec<u32> {
-    let count = most.min(order.len() / 20);
-    let mut keyed: Vec<(u64, u32)> =
-        order.iter().map(|&i| (mix(seed, Stream::HoldOut, 0, u64::from(i)), i)).collect();
-    keyed.sort_unstable();
-    let mut held_out: Vec<u32> = keyed[..count].iter().map(|&(_, i)| i).collect();
-    held_out.sort_unstable();
-    order.retain(|i| held_out.binary_search(i).is_err());
-    held_out
 }

@@ -7,6 +7,7 @@ use crate::collective::Shard;
 use crate::data::Examples;
 use crate::model::{ExamplesOfClass, Model, Normalise, SparsePart, SparseStart};
 use crate::sampling::{FeatureIndex, NearClasses, Truths};
+use crate::train::held_out::HeldOut;
 
 /// How many times better logarithms must rank before training to be taken.
 /// Centroids gain more by training: where both started alike, they ended ahead.
@@ -18,36 +19,62 @@ const AGAINST_CLASSES: usize = 10;
 /// that matter, and 40 bytes each.
 const AGAINST_EXAMPLES_MAX: usize = 1 << 18;
 
-/// A sparse part for the examples `chosen`, from the start that ranks the
-/// `held_out` ones better, with room for what speaks against each class; and what
-/// [`SparsePart::from_means`] says of own examples.
-pub(super) fn choose_start(
+/// The start that ranks better what models are not trained on, of those that make up
+/// `order` otherwise.
+pub(in crate::train) fn judged_start(
+    config: &SparseConfig,
+    model: (&Model, &Shard),
+    examples: &Examples<'_>,
+    order: &[u32],
+    held_out: &HeldOut,
+) -> SparseStart {
+    let value = |start| match held_out {
+        HeldOut::Apart(apart) if apart.is_empty() => 0,
+        HeldOut::Apart(apart) => value_of_start(config, model, examples, (order, apart), start),
+        HeldOut::InFolds(in_folds) => in_folds
+            .iter()
+            .map(|fold| {
+                let others = order.iter().filter(|&i| fold.binary_search(i).is_err());
+                let others: Vec<u32> = others.copied().collect();
+                value_of_start(config, model, examples, (&others, fold), start)
+            })
+            .sum(),
+    };
+    let [centroid, log] = [SparseStart::Centroid, SparseStart::LogMean].map(value);
+    if log as f64 > LOG_LEAD * centroid as f64 { SparseStart::LogMean } else { SparseStart::Centroid }
+}
+
+/// How well a sparse part of the examples `chosen` ranks the `held_out` ones.
+fn value_of_start(
+    config: &SparseConfig,
+    (model, shard): (&Model, &Shard),
+    examples: &Examples<'_>,
+    (chosen, held_out): (&[u32], &[u32]),
+    start: SparseStart,
+) -> u64 {
+    let (normalise, counts) = (model.network.config.normalise, &model.frequencies.examples_of_class);
+    let rows = config.mean_rows(start);
+    let (part, _) = SparsePart::from_means_of(shard.classes(), examples, chosen, normalise, rows, counts);
+    let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
+    index.refresh_on(shard, &part, examples.num_features, counts);
+    let places = PLACES.map(|(k, _)| k).into_iter().max().unwrap_or(1);
+    index.propose(examples, held_out, normalise, places, Truths::Kept, &mut near);
+    let truths = held_out.iter().map(|&example| examples.labels(example as usize));
+    truths.enumerate().map(|(i, truths)| precision(&PLACES, near.of(i), truths)).sum()
+}
+
+/// A sparse part for the examples `chosen`, with room for what speaks against each class;
+/// and what [`SparsePart::from_means`] says of own examples.
+pub(super) fn start_part(
     config: &SparseConfig,
     (model, shard): (&Model, &Shard),
     examples: &Examples<'_>,
     chosen: &[u32],
-    held_out: &[u32],
+    start: SparseStart,
 ) -> (SparsePart, Vec<f32>) {
     let (normalise, counts) = (model.network.config.normalise, &model.frequencies.examples_of_class);
-    let make = |start| {
-        let rows = config.mean_rows(start);
-        let classes = shard.classes();
-        let (part, own) = SparsePart::from_means_of(classes, examples, chosen, normalise, rows, counts);
-        let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
-        index.refresh_on(shard, &part, examples.num_features, counts);
-        let places = PLACES.map(|(k, _)| k).into_iter().max().unwrap_or(1);
-        index.propose(examples, held_out, normalise, places, Truths::Kept, &mut near);
-        let truths = held_out.iter().map(|&example| examples.labels(example as usize));
-        let value = truths.enumerate().map(|(i, truths)| precision(&PLACES, near.of(i), truths)).sum::<u64>();
-        (value, part, own)
-    };
-    let (value, mut part, mut own) = make(SparseStart::Centroid);
-    if !held_out.is_empty() {
-        let (log_value, log_part, log_own) = make(SparseStart::LogMean);
-        if log_value as f64 > LOG_LEAD * value as f64 {
-            (part, own) = (log_part, log_own);
-        }
-    }
+    let rows = config.mean_rows(start);
+    let (part, own) = SparsePart::from_means_of(shard.classes(), examples, chosen, normalise, rows, counts);
     let against = examples_against(&part, shard, examples, chosen, (normalise, counts));
     (part.with_features_against(examples, &against, shard.classes().start, normalise), own)
 }
@@ -92,13 +119,16 @@ mod tests {
         let (view, config) = (data.view(), SparseConfig::default());
         let shape = TrainConfig { hidden: vec![4], ..TrainConfig::default() }.network(100, 51);
         let model = Model::new(Network::zeroed(shape), ClassFrequencies::of(&view));
-        let start = |held_out: &[u32]| {
-            let chosen: Vec<u32> = (0..160).filter(|i| !held_out.contains(i)).collect();
-            choose_start(&config, (&model, &Shard::whole(51)), &view, &chosen, held_out).0.start()
+        let order = |held_out: &[u32]| -> Vec<u32> { (0..160).filter(|i| !held_out.contains(i)).collect() };
+        let start = |order: &[u32], held_out: HeldOut| {
+            judged_start(&config, (&model, &Shard::whole(51)), &view, order, &held_out)
         };
+        let apart = |held_out: &[u32]| start(&order(held_out), HeldOut::Apart(held_out.into()));
         // The centroid of class 0 is near to none of its examples.
-        assert_eq!(start(&[0, 10, 20, 30, 40]), SparseStart::LogMean);
+        assert_eq!(apart(&[0, 10, 20, 30, 40]), SparseStart::LogMean);
+        let in_folds = HeldOut::InFolds(vec![vec![0, 10], vec![20, 30, 40]]);
+        assert_eq!(start(&order(&[]), in_folds), SparseStart::LogMean);
         // Nobody to ask.
-        assert_eq!(start(&[]), SparseStart::Centroid);
+        assert_eq!(apart(&[]), SparseStart::Centroid);
     }
 }

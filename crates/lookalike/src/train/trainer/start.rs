@@ -6,19 +6,21 @@ use std::time::Instant;
 use lookalike_kernels::Cpu;
 
 use super::Trainer;
+use super::folds::Folds;
 use super::refresh::{restore, restore_near};
 use crate::collective::{Collective, Shard};
 use crate::data::{DataFingerprint, Examples};
 use crate::hashing::Incremental;
-use crate::model::{ClassFrequencies, Model, Network};
+use crate::model::{ClassFrequencies, Model, Network, SparseStart};
 use crate::optim::NetworkMoments;
 use crate::sampling::{self, SamplerKind};
 use crate::train::changed::ChangedClasses;
 use crate::train::class_start::start_classes;
 use crate::train::config::{ClassStart, ConfigError, TrainConfig};
 use crate::train::error::TrainError;
+use crate::train::held_out::HeldOut;
 use crate::train::sharded;
-use crate::train::sparse::{SparseTraining, hold_out};
+use crate::train::sparse::{SparseTraining, judged_start};
 use crate::train::stages::StageTimes;
 use crate::train::state::{BestScore, Checkpoint, Progress, TrainingState};
 use crate::train::step::{Proposer, Step};
@@ -42,26 +44,10 @@ impl<'a> Trainer<'a> {
         let shard = Shard::new(collective, examples.num_classes);
         let (features, classes) = (shard.features(examples.num_features), shard.classes());
         config.check_memory(features.len(), classes.len())?;
-        let shape = config.network(examples.num_features, examples.num_classes);
-        let mut network = Network::random_shard(shape, config.init, config.seed, features, classes);
-        let frequencies = ClassFrequencies::of(&examples);
-        network.output.bias.fill(config.loss().over_candidates().starting_bias(examples.num_classes));
-        let state = TrainingState {
-            config,
-            progress: Progress::default(),
-            moments: NetworkMoments::of(&network),
-            data: Some(DataFingerprint::of(&examples)),
-            held_out: None,
-            rehearsal: None,
-            best: BestScore::default(),
-            refresh: None,
-        };
-        let model = Model::new(network, frequencies);
-        let mut trainer = Self::start(Checkpoint { model, state }, shard, examples, cpu)?;
-        if trainer.state.config.class_start == ClassStart::Examples {
-            let (network, examples) = (&mut trainer.model.network, &trainer.examples);
-            start_classes(cpu, network, examples, &trainer.order, &trainer.shard);
-        }
+        let mut checkpoint = new_checkpoint(config, &shard, &examples);
+        checkpoint.state.data = Some(DataFingerprint::of(&examples));
+        let mut trainer = Self::start(checkpoint, shard, examples, cpu, None)?;
+        trainer.start_classes();
         trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
         Ok(trainer)
     }
@@ -105,14 +91,17 @@ impl<'a> Trainer<'a> {
                 return Err(TrainError::OtherData { what, model, data });
             }
         }
-        Self::start(checkpoint, shard, examples, cpu)
+        Self::start(checkpoint, shard, examples, cpu, None)
     }
 
+    /// With what a checkpoint has; a sparse part, if it is to have one and lacks it, starts
+    /// as told, or else as held-out examples want it.
     pub(in crate::train) fn start(
         checkpoint: Checkpoint,
         shard: Shard,
         examples: Examples<'a>,
         cpu: Cpu,
+        sparse_start: Option<SparseStart>,
     ) -> Result<Self, TrainError> {
         let Checkpoint { mut model, mut state } = checkpoint;
         sharded::check(&state.config, &shard)?;
@@ -131,20 +120,26 @@ impl<'a> Trainer<'a> {
         let held_out = match state.held_out.take().filter(|_| are_out) {
             Some(held_out) => {
                 order.retain(|i| held_out.binary_search(i).is_err());
-                held_out
+                HeldOut::Apart(held_out)
             }
-            None => hold_out(&mut order, held_out_max, config.seed),
+            None => HeldOut::choose(&mut order, config, &examples),
         };
         let mut sparse = config.sparse.map(|sparse| {
             if model.sparse.is_none() {
-                SparseTraining::start(sparse, &shard, &mut model, &examples, &order, &held_out)
+                let start = sparse_start
+                    .unwrap_or_else(|| judged_start(&sparse, (&model, &shard), &examples, &order, &held_out));
+                SparseTraining::start(sparse, &shard, &mut model, &examples, &order, start)
             } else {
                 let epoch_steps = order.len().div_ceil(config.batch) as u64;
                 let is_trained = config.sparse_rate_at(state.progress.iteration, epoch_steps) == 0.0;
                 SparseTraining::resume(sparse, &shard, &model, is_trained, &examples, &order)
             }
         });
-        state.held_out = (held_out_max > 0 || !held_out.is_empty()).then_some(held_out);
+        let (apart, in_folds) = match held_out {
+            HeldOut::Apart(apart) => ((held_out_max > 0 || !apart.is_empty()).then_some(apart), Vec::new()),
+            HeldOut::InFolds(in_folds) => (None, in_folds),
+        };
+        state.held_out = apart;
         if let Some(rehearsal) = &state.rehearsal {
             rehearsal.leave_epoch(&mut order, &examples, config.seed, state.progress.epoch);
         }
@@ -175,11 +170,40 @@ impl<'a> Trainer<'a> {
             order,
             order_epoch: None,
             has_tables,
+            folds: Folds::new(in_folds),
             sparse_diverged_at: None,
             is_settled: false,
             changed,
         })
     }
+
+    /// Where class vectors of a new model start.
+    pub(super) fn start_classes(&mut self) {
+        if self.state.config.class_start == ClassStart::Examples {
+            let (network, examples) = (&mut self.model.network, &self.examples);
+            start_classes(self.cpu, network, examples, &self.order, &self.shard);
+        }
+    }
+}
+
+/// A new model, of what a shard has, before anything is known of the data but how often
+/// there is each class.
+pub(super) fn new_checkpoint(config: TrainConfig, shard: &Shard, examples: &Examples<'_>) -> Checkpoint {
+    let shape = config.network(examples.num_features, examples.num_classes);
+    let (features, classes) = (shard.features(examples.num_features), shard.classes());
+    let mut network = Network::random_shard(shape, config.init, config.seed, features, classes);
+    network.output.bias.fill(config.loss().over_candidates().starting_bias(examples.num_classes));
+    let state = TrainingState {
+        config,
+        progress: Progress::default(),
+        moments: NetworkMoments::of(&network),
+        data: None,
+        held_out: None,
+        rehearsal: None,
+        best: BestScore::default(),
+        refresh: None,
+    };
+    Checkpoint { model: Model::new(network, ClassFrequencies::of(examples)), state }
 }
 
 /// Who proposes negatives of a shard's classes.

@@ -1,7 +1,6 @@
 use super::*;
 use crate::data::Dataset;
-use crate::model::Numbers;
-use crate::train::sparse::hold_out;
+use crate::model::{Numbers, SparsePart};
 use crate::train::{SparseConfig, TrainConfig};
 
 /// 200 examples of 10 classes, each with a feature of its own (its number),
@@ -26,44 +25,136 @@ fn config(sparse: SparseConfig) -> TrainConfig {
     }
 }
 
-/// A held-out example's own feature is known to nobody after training.
-#[test]
-fn held_out_examples_are_never_trained_on() {
-    let data = data();
-    let sparse = SparseConfig { held_out: 6, ..SparseConfig::default() };
-    let mut trainer = Trainer::new(config(sparse), data.view(), Cpu::detect()).unwrap();
-    let held_out = trainer.state.held_out.clone().unwrap();
-    assert_eq!(held_out.len(), 6);
-    assert!(held_out.iter().all(|i| !trainer.order.contains(i) && i % 9 != 0));
-    assert_eq!(trainer.order.len() + held_out.len(), 177);
-    let row = |trainer: &Trainer<'_>, feature: u32| {
-        let input = &trainer.model.network.input;
-        let mut row = vec![0.0; input.stride];
-        input.view().copy_row(feature as usize, &mut row);
-        row
-    };
-    let before: Vec<Vec<f32>> = held_out.iter().map(|&i| row(&trainer, i)).collect();
-    let trained = trainer.order[0];
-    let trained_before = row(&trainer, trained);
+/// Sixty examples judge, each of four folds fifteen of them.
+fn in_folds() -> SparseConfig {
+    SparseConfig { held_out: 60, ..SparseConfig::default() }
+}
+
+fn finish(mut trainer: Trainer<'_>) -> Trainer<'_> {
     while !trainer.is_done() {
         trainer.step().unwrap();
     }
+    trainer
+}
+
+/// What the network has learnt of a feature.
+fn row(trainer: &Trainer<'_>, feature: u32) -> Vec<f32> {
+    let input = &trainer.model.network.input;
+    let mut row = vec![0.0; input.stride];
+    input.view().copy_row(feature as usize, &mut row);
+    row
+}
+
+/// The examples whose own feature a model knows nothing of, in neither of its parts.
+fn unknown_to(trainer: &Trainer<'_>, new: &Trainer<'_>) -> Vec<u32> {
     let postings = trainer.model.sparse.as_ref().unwrap().postings(211);
-    for (&example, before) in held_out.iter().zip(&before) {
-        assert!(postings.of(example).0.is_empty());
-        assert_eq!(&row(&trainer, example), before);
+    let is_unknown =
+        |&i: &u32| !i.is_multiple_of(9) && postings.of(i).0.is_empty() && row(trainer, i) == row(new, i);
+    (0..200).filter(is_unknown).collect()
+}
+
+#[test]
+fn examples_kept_apart_are_never_trained_on() {
+    let data = data();
+    let sparse = SparseConfig { held_out: 6, ..SparseConfig::default() };
+    let trainer = || Trainer::new(config(sparse), data.view(), Cpu::detect()).unwrap();
+    let new = trainer();
+    let held_out = new.state.held_out.clone().unwrap();
+    assert_eq!((new.judges(), held_out.len(), new.num_examples()), ((6, 0), 6, 171));
+    assert_eq!(unknown_to(&finish(trainer()), &new), held_out);
+}
+
+/// Each fold has not seen what it judges; the model has seen all.
+#[test]
+fn folds_are_never_trained_on_what_they_judge() {
+    let data = data();
+    let trainer = || Trainer::new(config(in_folds()), data.view(), Cpu::detect()).unwrap();
+    let new = trainer();
+    assert_eq!((new.judges(), new.num_examples(), &new.state.held_out), ((60, 4), 177, &None));
+    let trained = finish(trainer());
+    assert!(unknown_to(&trained, &new).is_empty());
+    let mut all = Vec::new();
+    assert_eq!(trained.folds.trainers().len(), 4);
+    for (fold, held_out) in trained.folds.trainers().iter().zip(trained.folds.held_out()) {
+        assert!(fold.is_done() && held_out.len() == 15);
+        assert_eq!(&unknown_to(fold, &new), held_out);
+        all.extend_from_slice(held_out);
     }
-    assert!(!postings.of(trained).0.is_empty());
-    assert_ne!(row(&trainer, trained), trained_before);
+    all.sort_unstable();
+    all.dedup();
+    assert_eq!(all.len(), 60);
+}
+
+/// All numbers that steps move.
+fn moved(trainer: &Trainer<'_>) -> (Vec<Vec<f32>>, Vec<f32>, Vec<f32>) {
+    let rows = (0..211).map(|feature| row(trainer, feature)).collect();
+    let Numbers::F32(output) = &trainer.model.network.output.weights else { unreachable!() };
+    (rows, output.to_vec(), trainer.model.sparse.as_ref().unwrap().weights().to_vec())
+}
+
+#[test]
+fn folds_choose_and_change_nothing_of_what_is_trained() {
+    let data = data();
+    let with = |sparse, calibrate| {
+        let config = TrainConfig { calibrate, ..config(sparse) };
+        let mut trainer = finish(Trainer::new(config, data.view(), Cpu::detect()).unwrap());
+        trainer.settle();
+        trainer
+    };
+    let nobody = SparseConfig { held_out: 0, ..SparseConfig::default() };
+    let (judged, alone) = (with(in_folds(), true), with(nobody, false));
+    assert!(moved(&judged) == moved(&alone));
+    assert_eq!(judged.model.calibration.as_ref().unwrap().examples, 60);
+    // All models answer alike.
+    let choice = |model: &Model| {
+        let weight = model.neighbours.as_ref().map(|kept| kept.weight());
+        (model.sparse.as_ref().unwrap().blend(), weight)
+    };
+    assert_ne!(choice(&judged.model), choice(&alone.model));
+    assert!(judged.folds.trainers().iter().all(|fold| choice(&fold.model) == choice(&judged.model)));
+}
+
+/// They come as far as the trainer has, step by step, and not further.
+#[test]
+fn folds_keep_up() {
+    let data = data();
+    let mut trainer = Trainer::new(config(in_folds()), data.view(), Cpu::detect()).unwrap();
+    while !trainer.is_done() {
+        trainer.step().unwrap();
+        let done = trainer.epochs_done();
+        for fold in trainer.folds.trainers() {
+            assert!(fold.epochs_done() <= done + 1e-9 && fold.epochs_done() > done - 0.1, "{done}");
+        }
+    }
+}
+
+/// Settings that are changed after a sparse part was dropped are those of all models.
+#[test]
+fn folds_start_anew_with_other_settings() {
+    let data = data();
+    let config = TrainConfig { calibrate: true, ..config(in_folds()) };
+    let mut trainer = Trainer::new(config, data.view(), Cpu::detect()).unwrap();
+    (0..15).for_each(|_| _ = trainer.step().unwrap());
+    trainer.drop_sparse_part().unwrap();
+    let trainer = finish(trainer);
+    for fold in trainer.folds.trainers() {
+        assert!(fold.model.sparse.is_none() && fold.is_done());
+    }
+    assert_eq!(trainer.judges(), (60, 4));
+    // Nothing is left to judge where nothing is calibrated.
+    let mut trainer = Trainer::new(self::config(in_folds()), data.view(), Cpu::detect()).unwrap();
+    trainer.drop_sparse_part().unwrap();
+    assert_eq!(trainer.judges(), (0, 0));
 }
 
 /// Who looks at a model within an epoch sees all of it, and changes nothing.
 #[test]
 fn a_model_can_be_looked_at_at_any_time() {
     let data = data();
-    let sparse = SparseConfig { held_out: 8, ..SparseConfig::default() };
-    let run = |looks: bool| {
-        let mut trainer = Trainer::new(config(sparse), data.view(), Cpu::detect()).unwrap();
+    let apart = SparseConfig { held_out: 8, ..SparseConfig::default() };
+    let run = |sparse: SparseConfig, looks: bool| {
+        let config = TrainConfig { calibrate: true, ..config(sparse) };
+        let mut trainer = Trainer::new(config, data.view(), Cpu::detect()).unwrap();
         while !trainer.is_done() {
             trainer.step().unwrap();
             if looks {
@@ -71,16 +162,18 @@ fn a_model_can_be_looked_at_at_any_time() {
                 assert!(trainer.is_settled);
             }
         }
-        trainer.into_checkpoint().model
+        trainer.settle();
+        trainer
     };
-    let (looked_at, left_alone) = (run(true), run(false));
-    let Numbers::F32(expected) = &left_alone.network.output.weights else { unreachable!() };
-    let Numbers::F32(found) = &looked_at.network.output.weights else { unreachable!() };
-    assert_eq!(found[..], expected[..]);
-    let weights = |model: &Model| model.sparse.as_ref().map(|part| (part.weights().to_vec(), part.blend()));
-    assert_eq!(weights(&looked_at), weights(&left_alone));
-    let nearest = |model: &Model| model.neighbours.as_ref().map(|kept| kept.weight());
-    assert_eq!(nearest(&looked_at), nearest(&left_alone));
+    for sparse in [apart, in_folds()] {
+        let (looked_at, left_alone) = (run(sparse, true), run(sparse, false));
+        assert!(moved(&looked_at) == moved(&left_alone));
+        let blend = |trainer: &Trainer<'_>| trainer.model.sparse.as_ref().map(SparsePart::blend);
+        assert_eq!(blend(&looked_at), blend(&left_alone));
+        let nearest = |trainer: &Trainer<'_>| trainer.model.neighbours.as_ref().map(|kept| kept.weight());
+        assert_eq!(nearest(&looked_at), nearest(&left_alone));
+        assert_eq!(looked_at.model.calibration, left_alone.model.calibration);
+    }
 }
 
 #[test]
@@ -141,24 +234,12 @@ fn a_model_that_no_memory_holds_is_refused() {
 fn a_place_beyond_the_data_is_refused() {
     let data = data();
     let trainer = || Trainer::new(config(SparseConfig::default()), data.view(), Cpu::detect()).unwrap();
-    for position in [169, 1 << 62, usize::MAX] {
+    for position in [177, 1 << 62, usize::MAX] {
         let mut checkpoint = trainer().into_checkpoint();
         checkpoint.state.progress.position = position;
         let resumed = Trainer::resume(checkpoint, data.view(), Cpu::detect());
         assert!(matches!(resumed, Err(TrainError::OtherData { .. })), "{position}");
     }
-}
-
-#[test]
-fn at_most_one_example_in_twenty_is_held_out() {
-    let mut order: Vec<u32> = (0..100).collect();
-    assert_eq!(hold_out(&mut order, 1000, 1).len(), 5);
-    assert_eq!(order.len(), 95);
-    let mut few: Vec<u32> = (0..19).collect();
-    assert!(hold_out(&mut few, 1000, 1).is_empty());
-    let mut one: Vec<u32> = (0..100).collect();
-    let mut two: Vec<u32> = (0..100).collect();
-    assert_ne!(hold_out(&mut one, 1000, 1), hold_out(&mut two, 1000, 2));
 }
 
 /// Weights that ran off to infinity, or are no numbers, must not count; the
