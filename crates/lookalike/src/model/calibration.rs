@@ -104,7 +104,7 @@ impl Calibration {
             best,
             logit: f64::from(self.bias),
             share: 1.0,
-            of_others: None,
+            least: None,
             trust: 1.0,
         };
         of_example.trust = (known_features as f64 / self.least_known.max(1) as f64).min(1.0);
@@ -122,8 +122,7 @@ impl Calibration {
             if (sum > 1.0 || num_classes <= RANKS) && sum > 0.0 {
                 of_example.share = 1.0 / sum;
             }
-            let left = (1.0 - sum * of_example.share).max(0.0);
-            of_example.of_others = Some(left / num_classes.saturating_sub(best.len()).max(1) as f64);
+            of_example.least = Some(of_example.share_out(num_classes.saturating_sub(best.len())));
         }
         of_example
     }
@@ -138,9 +137,9 @@ pub struct Probabilities<'a> {
     logit: f64,
     /// What probabilities are multiplied with to be those of a distribution.
     share: f64,
-    /// In a distribution: of a class that is not among the best. They share equally
-    /// what is left.
-    of_others: Option<f64>,
+    /// In a distribution: of a class that is not among the best, and the least that one
+    /// among them has.
+    least: Option<f64>,
     /// How much they count against the prior.
     trust: f64,
 }
@@ -149,9 +148,30 @@ impl Probabilities<'_> {
     /// Of a class with this score, which this share of the training examples had.
     pub fn of(&self, score: f32, prior: f32) -> f32 {
         let is_best = self.best.last().is_some_and(|&last| score >= last);
-        let others = self.of_others.filter(|_| !is_best);
-        let probability = others.unwrap_or_else(|| self.share * self.alone(score));
+        let by_score = || self.share * self.alone(score);
+        let probability = match self.least {
+            Some(least) if is_best => by_score().max(least),
+            Some(least) => least,
+            None => by_score(),
+        };
         (self.trust * probability + (1.0 - self.trust) * f64::from(prior)) as f32
+    }
+
+    /// What each of so many others gets of what the best leave. They share it equally, and
+    /// with those of the best that would have less than they: a lower score is never more
+    /// probable.
+    fn share_out(&self, others: usize) -> f64 {
+        let best: Vec<f64> = self.best.iter().map(|&score| self.share * self.alone(score)).collect();
+        let mut left = (1.0 - best.iter().sum::<f64>()).max(0.0);
+        let mut sharers = others;
+        for of_best in best.iter().rev() {
+            if sharers == 0 || *of_best * sharers as f64 >= left {
+                break;
+            }
+            left += of_best;
+            sharers += 1;
+        }
+        left / sharers.max(1) as f64
     }
 
     fn alone(&self, score: f32) -> f64 {
@@ -209,6 +229,8 @@ mod tests {
             let all = probabilities(&calibration(LabelsPerExample::One), &scores, known, scores.len());
             let sum: f64 = all.iter().map(|&p| f64::from(p)).sum();
             prop_assert!((sum - 1.0).abs() < 1e-5, "{sum}");
+            // Also where the best and the others have little to share.
+            prop_assert!(all.is_sorted_by(|a, b| a >= b), "{all:?}");
         }
 
         /// A search that finds the best classes only gives the same.
