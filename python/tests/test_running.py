@@ -83,6 +83,15 @@ def test_other_threads_run_while_a_model_trains(generated):
     assert counts[0] > 1000
 
 
+@pytest.fixture
+def hears_control_c():
+    """Whoever a shell has started in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("hears_control_c")
 def test_control_c_keeps_the_model(generated):
     train, test = generated
     model = ExtremeClassifier(**{**QUICK, "epochs": 1_000_000})
