@@ -146,7 +146,9 @@ fn going_on_with_validation_never_makes_a_model_worse() {
     assert!(!done.errors.contains("saved to") && !done.errors.contains("best so far"), "{}", done.errors);
     assert!(bytes == folder.read("model/model.safetensors"));
     // What is better is saved, and said to be.
-    folder.succeed(&format!("train made/train.txt --epochs 1 --lr 1e-5 --sparse false --class-start random {valid}"));
+    folder.succeed(&format!(
+        "train made/train.txt --epochs 1 --lr 1e-5 --sparse false --class-start random {valid}"
+    ));
     let poor = precision(&folder, "model");
     let done = folder.succeed(&format!("train made/train.txt --resume --epochs 4 --lr 0.01 {valid}"));
     assert!(done.errors.contains("saved to model: the best on --valid"), "{}", done.errors);

@@ -344,6 +344,17 @@ mod tests {
     }
 
     #[test]
+    fn members_have_whole_registers() {
+        let members = |hidden: &[usize], members, sampler| {
+            TrainConfig { hidden: hidden.to_vec(), members, sampler, ..TrainConfig::default() }.members()
+        };
+        let lsh = SamplerKind::LshEmbedding;
+        let found = [128, 64, 48, 32, 20, 8].map(|width| members(&[7, width], 4, lsh));
+        assert_eq!(found, [4, 4, 3, 2, 1, 1]);
+        assert_eq!((members(&[128], 1, lsh), members(&[128], 4, SamplerKind::Full)), (1, 1));
+    }
+
+    #[test]
     fn loss_follows_the_sampler_and_the_paper_has_its_own_start() {
         let plain = TrainConfig::default();
         assert_eq!((plain.loss(), plain.class_start), (Loss::SoftmaxEach, ClassStart::Examples));
