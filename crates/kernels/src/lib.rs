@@ -23,6 +23,7 @@ mod bits;
 mod codes;
 mod cpu;
 mod element;
+mod expand;
 mod gemm;
 mod hashing;
 pub mod measure;
@@ -343,6 +344,16 @@ dispatch! {
         indices: &mut [u32],
         scores: &mut [f32],
     ) -> usize = select::take_positive;
+
+    /// `sums[i] += factor · weight` for every set bit, which take the weights in turn: bit
+    /// `j` of mask `m` stands for `sums[m · LANES + j]`. Gives the number of set bits; none
+    /// may stand for a sum that there is not. The same bits on every level.
+    pub fn add_expanded(
+        factor: f32,
+        masks: &[u16],
+        weights: &[f32],
+        sums: &mut [f32],
+    ) -> usize = expand::add_expanded;
 
     /// Writes where the ids stand that an ascending `list` has in common with the row, in
     /// order, and gives their number. `out` is as long as the list at least; what it holds

@@ -255,6 +255,17 @@ pub fn indices_above_limits(scores: &[f32], entries: &[u32], limits: &[f32]) -> 
     (0..scores.len() as u32).filter(stays).collect()
 }
 
+/// See [`crate::add_expanded`].
+pub fn add_expanded(factor: f32, masks: &[u16], weights: &[f32], sums: &mut [f32]) -> usize {
+    let mut weights = weights.iter();
+    for (i, sum) in sums.iter_mut().enumerate() {
+        if masks[i / LANES] >> (i % LANES) & 1 == 1 {
+            *sum += factor * weights.next().expect("a weight for each bit");
+        }
+    }
+    masks.iter().map(|mask| mask.count_ones() as usize).sum()
+}
+
 /// See [`crate::take_positive`].
 pub fn take_positive(sums: &mut [f32], marks: &mut [u8], added: &[f32]) -> (Vec<u32>, Vec<f32>) {
     let (mut indices, mut scores) = (Vec::new(), Vec::new());

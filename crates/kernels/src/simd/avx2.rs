@@ -51,6 +51,30 @@ pub(super) unsafe fn reduce_sum_8(x: __m256) -> f32 {
     })
 }
 
+/// For each of eight bits the number of set bits before it.
+static ONES_BEFORE: [[u8; 8]; 256] = {
+    let mut places = [[0; 8]; 256];
+    let mut bits = 0;
+    while bits < 256 {
+        let mut i = 1;
+        while i < 8 {
+            places[bits][i] = places[bits][i - 1] + (bits >> (i - 1) & 1) as u8;
+            i += 1;
+        }
+        bits += 1;
+    }
+    places
+};
+
+/// Where each lane whose bit is set finds its number among those of the set bits.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn expansion(bits: usize) -> __m256i {
+    avx2!(_mm256_cvtepu8_epi32(_mm_loadl_epi64(ONES_BEFORE[bits].as_ptr().cast())))
+}
+
 /// Transposes eight vectors of eight.
 #[inline(always)]
 fn transpose_8(_: Avx2, x: [__m256; 8]) -> [__m256; 8] {
@@ -280,6 +304,29 @@ impl Simd for Avx2 {
                 _mm256_i32gather_ps::<4>(table.as_ptr(), index[1]),
             ]
         }
+    }
+    #[inline(always)]
+    fn add_expanded(
+        self,
+        x: Self::Floats,
+        factor: Self::Floats,
+        numbers: &[f32; LANES],
+        bits: u16,
+    ) -> Self::Floats {
+        let (low, high) = (bits as usize & 0xFF, bits as usize >> 8);
+        // The upper half takes those that the lower half leaves, of which there are eight.
+        let upper = numbers[low.count_ones() as usize..].first_chunk::<8>().expect("at most 8 of 16");
+        let expanded = avx2!([
+            _mm256_permutevar8x32_ps(_mm256_loadu_ps(numbers.as_ptr()), expansion(low)),
+            _mm256_permutevar8x32_ps(_mm256_loadu_ps(upper.as_ptr()), expansion(high)),
+        ]);
+        let sums = self.add(x, self.mul(factor, expanded));
+        let bit_of_lane = avx2!([
+            _mm256_setr_epi32(1, 1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 5, 1 << 6, 1 << 7),
+            _mm256_setr_epi32(1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15),
+        ]);
+        let is_set = self.equal_ints(self.and(self.splat_ints(bits.into()), bit_of_lane), bit_of_lane);
+        self.select(is_set, sums, x)
     }
     #[inline(always)]
     fn compress(self, x: Self::Ints, mask: Self::Mask) -> ([u32; LANES], usize) {

@@ -231,6 +231,11 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
         unsafe { _mm512_i32gather_ps::<4>(index, table.as_ptr()) }
     }
     #[inline(always)]
+    fn add_expanded(self, x: __m512, factor: __m512, numbers: &[f32; LANES], bits: u16) -> __m512 {
+        let products = self.mul(factor, avx512!(_mm512_maskz_expand_ps(bits, self.load(numbers))));
+        avx512!(_mm512_mask_add_ps(x, bits, x, products))
+    }
+    #[inline(always)]
     fn compress(self, x: __m512i, mask: __mmask16) -> ([u32; LANES], usize) {
         let mut out = [0; LANES];
         // The form that writes memory itself is slow on some CPUs.

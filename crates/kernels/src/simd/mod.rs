@@ -104,6 +104,15 @@ pub(crate) trait Simd: Copy {
     fn gather(self, table: &[f32], index: Self::Ints) -> Self::Floats;
     /// The lanes where `mask` holds, moved together, and how many they are.
     fn compress(self, x: Self::Ints, mask: Self::Mask) -> ([u32; LANES], usize);
+    /// `x + factor · number` in the lanes whose bit is set, which take the first of the
+    /// numbers in turn; the product is rounded before it is added. Other lanes stay.
+    fn add_expanded(
+        self,
+        x: Self::Floats,
+        factor: Self::Floats,
+        numbers: &[f32; LANES],
+        bits: u16,
+    ) -> Self::Floats;
 
     /// The sum of all lanes. Fixed order: lane `i` takes in lane `i + 8`, then
     /// `i + 4`, `i + 2`, `i + 1`.

@@ -204,6 +204,18 @@ impl Simd for Portable {
         lanes!(|i| table[index[i] as usize])
     }
     #[inline(always)]
+    fn add_expanded(
+        self,
+        mut x: Self::Floats,
+        factor: Self::Floats,
+        numbers: &[f32; LANES],
+        bits: u16,
+    ) -> Self::Floats {
+        let lanes = (0..LANES).filter(|lane| bits >> lane & 1 == 1);
+        lanes.zip(numbers).for_each(|(lane, number)| x[lane] += factor[lane] * number);
+        x
+    }
+    #[inline(always)]
     fn compress(self, x: Self::Ints, mask: Self::Mask) -> ([u32; LANES], usize) {
         let mut out = [0; LANES];
         let mut count = 0;

@@ -18,6 +18,9 @@
 //! weights by feature, which ranking all classes needs.
 
 mod change;
+mod postings;
+
+pub use postings::Postings;
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -280,68 +283,6 @@ impl SparsePart {
     }
 }
 
-/// Pieces in which [`Postings`] are made; more than any machine we expect has threads.
-const PIECES: usize = 32;
-
-/// The weights of a [`SparsePart`] by feature.
-#[derive(Clone, Debug)]
-pub struct Postings {
-    offsets: Vec<u64>,
-    classes: Vec<u32>,
-    weights: Vec<f32>,
-}
-
-impl Postings {
-    fn new(sparse: &SparsePart, num_features: usize) -> Self {
-        let mut offsets = vec![0u64; num_features + 1];
-        for &feature in &sparse.features {
-            offsets[feature as usize + 1] += 1;
-        }
-        for i in 0..num_features {
-            offsets[i + 1] += offsets[i];
-        }
-        let mut classes = vec![0; sparse.num_entries()];
-        let mut weights = vec![0.0; sparse.num_entries()];
-        // Each piece has a range of features with about as many weights, and takes its own
-        // from every row.
-        let quota = sparse.num_entries().div_ceil(PIECES).max(1) as u64;
-        let mut pieces = Vec::with_capacity(PIECES + 1);
-        let (mut free_classes, mut free_weights, mut first) = (&mut classes[..], &mut weights[..], 0);
-        while first < num_features {
-            let end = offsets[first + 1..].partition_point(|&end| end <= offsets[first] + quota);
-            let end = (first + end).clamp(first + 1, num_features);
-            let entries = (offsets[end] - offsets[first]) as usize;
-            let (classes, other_classes) = free_classes.split_at_mut(entries);
-            let (weights, other_weights) = free_weights.split_at_mut(entries);
-            pieces.push((first..end, classes, weights));
-            (free_classes, free_weights, first) = (other_classes, other_weights, end);
-        }
-        pieces.into_par_iter().for_each(|(features, classes, weights)| {
-            let starts = &offsets[features.start..features.end];
-            let mut next: Vec<usize> = starts.iter().map(|&start| (start - starts[0]) as usize).collect();
-            for class in 0..sparse.num_classes() {
-                let (row, values) = sparse.row(class);
-                let from = row.partition_point(|&feature| (feature as usize) < features.start);
-                for (&feature, &weight) in row[from..].iter().zip(&values[from..]) {
-                    if feature as usize >= features.end {
-                        break;
-                    }
-                    let place = &mut next[feature as usize - features.start];
-                    (classes[*place], weights[*place]) = (class as u32, weight);
-                    *place += 1;
-                }
-            }
-        });
-        Self { offsets, classes, weights }
-    }
-
-    /// The classes that have a weight on a feature, ascending, and the weights.
-    pub fn of(&self, feature: u32) -> (&[u32], &[f32]) {
-        let range = self.offsets[feature as usize] as usize..self.offsets[feature as usize + 1] as usize;
-        (&self.classes[range.clone()], &self.weights[range])
-    }
-}
-
 /// A thread's sums by feature, zero between classes.
 #[derive(Debug, Default)]
 struct MeanWorker {
@@ -498,6 +439,12 @@ mod tests {
             let mut entries = 0;
             for feature in 0..4u32 {
                 let (classes, weights) = sparse.postings(4).of(feature);
+                let mut sums = [0.5; 3];
+                sparse.postings(4).add_to_all(Cpu::detect(), (feature, 2.0), &mut sums);
+                for (&class, weight) in classes.iter().zip(weights) {
+                    sums[class as usize] -= 2.0 * weight;
+                }
+                assert!(sums.iter().all(|sum| (sum - 0.5).abs() < 1e-6), "{sums:?}");
                 assert!(classes.is_sorted_by(|a, b| a < b));
                 entries += classes.len();
                 for (&class, weight) in classes.iter().zip(weights) {

@@ -117,7 +117,7 @@ impl ChosenClasses<'_> {
         for (&class, &score) in self.classes.iter().zip(&*scores) {
             all_scores[class as usize] = score;
         }
-        sparse.add_to_all(position, all_scores);
+        sparse.add_to_all(self.cpu, position, all_scores);
         for (&class, score) in self.classes.iter().zip(scores) {
             *score = all_scores[class as usize];
         }

@@ -167,7 +167,7 @@ impl Query<'_> {
             let of_tile = first..classes.end.min(first + width);
             tile.score(cpu, class_vectors, self.bias, of_tile.clone(), block);
             if let Some(sparse) = &self.sparse {
-                sparse.add(first_example..first_example + examples, of_tile, cursors, tile);
+                sparse.add(cpu, first_example..first_example + examples, of_tile, cursors, tile);
             }
             for (example, best) in piece.best[..examples].iter_mut().enumerate() {
                 let scores = tile.scores(example);

@@ -3,13 +3,13 @@
 //! The sums are those of [`super::tile`], in the same order: product and bias, then the
 //! blended sparse weights in the order of the example's features. Here the weights come
 //! from the classes' own rows, so that nothing is read of any other class.
-//! `O(classes · (dim + weights of a class))`.
+//! `O(classes · (dim + weights of a class / 16 + features of the example))`.
 
-use lookalike_kernels::{Cpu, prefetch};
+use lookalike_kernels::{Common, Cpu, SortedIds, common_ids, prefetch};
 
 use super::approximate::score_chosen;
 use crate::data::Examples;
-use crate::model::{Embeddings, Model, SparsePart};
+use crate::model::{Embeddings, Model};
 
 /// An example that classes are scored for.
 #[derive(Clone, Copy)]
@@ -44,8 +44,11 @@ pub(super) struct FewClasses<'a> {
 #[derive(Debug, Default)]
 pub(super) struct FewScratch {
     entries: Vec<u32>,
-    /// The example's values, blended; a place a feature, zero between calls.
+    /// The example's values, blended.
     query: Vec<f32>,
+    /// Every 16th id of a class's row.
+    room: Vec<u32>,
+    common: Vec<Common>,
 }
 
 impl FewClasses<'_> {
@@ -75,37 +78,18 @@ impl FewClasses<'_> {
         let Some(sparse) = self.model.sparse.as_ref().filter(|sparse| sparse.blend() != 0.0) else { return };
         let (ids, values) = query.features;
         let factor = sparse.blend() * self.model.network.config.normalise.factor(values);
-        scratch.query.resize(self.model.num_features(), 0.0);
-        for (&id, &value) in ids.iter().zip(values) {
-            scratch.query[id as usize] = factor * value;
-        }
+        let FewScratch { query, room, common, .. } = scratch;
+        query.clear();
+        query.extend(values.iter().map(|value| factor * value));
+        common.resize(ids.len().max(common.len()), Common::default());
         for (i, score) in scores.iter_mut().enumerate() {
             if let Some(&next) = classes.get(i + 1) {
                 prefetch(&sparse.features, sparse.range(next as usize).start);
             }
-            add_row(sparse, classes[i], ids, &scratch.query, score);
-        }
-        ids.iter().for_each(|&id| scratch.query[id as usize] = 0.0);
-    }
-}
-
-/// How many times as long a class's row must be to be searched for an example's features
-/// instead of walked.
-const SEARCH_TIMES: usize = 16;
-
-fn add_row(sparse: &SparsePart, class: u32, ids: &[u32], query: &[f32], score: &mut f32) {
-    let (features, weights) = sparse.row(class as usize);
-    if features.len() / SEARCH_TIMES > ids.len() {
-        for &id in ids {
-            if let Ok(place) = features.binary_search(&id) {
-                *score += query[id as usize] * weights[place];
-            }
-        }
-    } else {
-        for (&feature, weight) in features.iter().zip(weights) {
-            let value = query[feature as usize];
-            if value != 0.0 {
-                *score += value * weight;
+            let (features, weights) = sparse.row(classes[i] as usize);
+            let count = common_ids(self.cpu, SortedIds::new(features, room), ids, common);
+            for found in &common[..count] {
+                *score += query[found.in_list as usize] * weights[found.in_row as usize];
             }
         }
     }

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use lookalike_kernels::Cpu;
+
 use super::tile::Tile;
 use crate::data::Examples;
 use crate::model::{Model, Normalise, Postings};
@@ -43,13 +45,10 @@ impl<'a> SparseQueries<'a> {
     }
 
     /// Adds the sparse scores of an example of the batch to the scores of all classes.
-    pub(super) fn add_to_all(&self, position: usize, scores: &mut [f32]) {
+    pub(super) fn add_to_all(&self, cpu: Cpu, position: usize, scores: &mut [f32]) {
         let (features, factor) = self.features(position);
         for (id, value) in features {
-            let (posted, weights) = self.postings.of(id);
-            for (&class, weight) in posted.iter().zip(weights) {
-                scores[class as usize] += factor * value * weight;
-            }
+            self.postings.add_to_all(cpu, (id, factor * value), scores);
         }
     }
 
@@ -68,6 +67,7 @@ impl<'a> SparseQueries<'a> {
     /// Adds the sparse scores of a tile; tiles come in the order of classes.
     pub(super) fn add(
         &self,
+        cpu: Cpu,
         examples: Range<usize>,
         classes: Range<usize>,
         cursors: &mut [u32],
@@ -78,15 +78,7 @@ impl<'a> SparseQueries<'a> {
             let (features, factor) = self.features(position);
             let scores = tile.scores(row);
             for ((id, value), cursor) in features.zip(cursors.by_ref()) {
-                let (posted, weights) = self.postings.of(id);
-                let place = *cursor as usize;
-                for (&class, weight) in posted[place..].iter().zip(&weights[place..]) {
-                    if class as usize >= classes.end {
-                        break;
-                    }
-                    scores[class as usize - classes.start] += factor * value * weight;
-                    *cursor += 1;
-                }
+                self.postings.add(cpu, (id, factor * value), classes.clone(), cursor, scores);
             }
         }
     }

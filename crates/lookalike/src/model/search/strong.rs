@@ -8,6 +8,7 @@
 //! each: the sums say well enough which classes could be meant. Cost: a fixed number of
 //! additions an example, however many classes there are. Memory: at most 8 bytes a weight.
 
+use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
 use crate::model::{Postings, SparsePart};
@@ -84,6 +85,7 @@ impl StrongClasses {
     /// lists; values are multiplied with `factor`.
     pub fn walk(
         &self,
+        cpu: Cpu,
         postings: &Postings,
         (ids, values): (&[u32], &[f32]),
         factor: f32,
@@ -102,9 +104,7 @@ impl StrongClasses {
             sums.clear();
             sums.extend_from_slice(bias);
             for &(id, strength) in strongest.iter() {
-                let (classes, weights) = postings.of(id);
-                let pairs = classes.iter().zip(weights);
-                pairs.for_each(|(&class, weight)| sums[class as usize] += strength * weight);
+                postings.add_to_all(cpu, (id, strength), sums);
             }
             return;
         }
@@ -157,7 +157,7 @@ mod tests {
     ) {
         let lists = StrongClasses::new(part, 61);
         let bias = bias(part.num_classes());
-        lists.walk(part.postings(61), query, factor, &bias, additions, scratch);
+        lists.walk(Cpu::detect(), part.postings(61), query, factor, &bias, additions, scratch);
     }
 
     fn bias(classes: usize) -> Vec<f32> {

@@ -146,7 +146,8 @@ fn quarters(seed: u64, row: usize, column: u64) -> f32 {
     (mix(seed, Stream::Data, row as u64, column) % 17) as f32 / 4.0 - 2.0
 }
 
-/// Every fifth class has no weights and every seventh example no features;
+/// Every fifth class has no weights and every seventh example no features; few classes weigh
+/// the last features, and most the others;
 /// the batch takes examples out of order, some twice.
 fn sparse_case(classes: usize, examples: usize, blend: f32, seed: u64) -> SparseCase {
     let has =
@@ -154,7 +155,8 @@ fn sparse_case(classes: usize, examples: usize, blend: f32, seed: u64) -> Sparse
     let (mut lengths, mut features, mut weights) = (Vec::new(), Vec::new(), Vec::new());
     for class in 0..classes {
         let before = features.len();
-        for feature in (0..SPARSE_FEATURES as u64).filter(|&f| class % 5 != 3 && has(class, f)) {
+        let is_weighed = |&f: &u64| class % 5 != 3 && has(class, f) && (f < 8 || class % 40 == 7);
+        for feature in (0..SPARSE_FEATURES as u64).filter(is_weighed) {
             features.push(feature as u32);
             weights.push(quarters(seed + 1, class, feature));
         }
