@@ -144,7 +144,7 @@ impl Proposals {
             let factor = sparse.blend() * model.network.config.normalise.factor(query.features.1);
             let lists = index.strong(sparse, model.num_features());
             let (postings, additions) = (sparse.postings(model.num_features()), ADDITIONS_PER_CLASS * effort);
-            lists.walk(few.cpu, postings, query.features, factor, few.bias, additions, strong);
+            lists.walk(few.cpu, postings, (query.features, factor), few.bias, additions, strong);
             best.reset((effort / LISTED_SHARE).max(LISTED_MIN));
             match strong.whole() {
                 Some(sums) => best.offer_many(few.cpu, sums, 0, chosen),

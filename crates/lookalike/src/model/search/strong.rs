@@ -82,13 +82,12 @@ impl StrongClasses {
 
     /// Adds up what the features of an example give each class, beside its bias, with all
     /// their `postings` where these are few, or else with at most about `additions` of the
-    /// lists; values are multiplied with `factor`.
+    /// lists. Values are multiplied with a factor.
     pub fn walk(
         &self,
         cpu: Cpu,
         postings: &Postings,
-        (ids, values): (&[u32], &[f32]),
-        factor: f32,
+        ((ids, values), factor): ((&[u32], &[f32]), f32),
         bias: &[f32],
         additions: usize,
         scratch: &mut StrongScratch,
@@ -157,7 +156,7 @@ mod tests {
     ) {
         let lists = StrongClasses::new(part, 61);
         let bias = bias(part.num_classes());
-        lists.walk(Cpu::detect(), part.postings(61), query, factor, &bias, additions, scratch);
+        lists.walk(Cpu::detect(), part.postings(61), (query, factor), &bias, additions, scratch);
     }
 
     fn bias(classes: usize) -> Vec<f32> {
