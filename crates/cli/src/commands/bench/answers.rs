@@ -27,7 +27,8 @@ use crate::input::{self, ReadArguments};
 
 /// Measures how long one answer takes on one thread: exact, and fast with its recall.
 ///
-/// With a model and a file, that model's answers to the file's first examples. With
+/// With a model and a file, that model's answers to the file's first examples; without a
+/// search index both are exact. With
 /// --classes, those of a generated network without sparse weights: class vectors around
 /// centres around centres, of different lengths, and queries near some of them.
 #[derive(Args)]
@@ -108,18 +109,13 @@ impl Latency {
 pub(super) fn run(arguments: &AnswerArguments) -> anyhow::Result<()> {
     let cpu = arguments.machine.cpu()?;
     let one_thread = thread_pool(MachineArguments { threads: Some(1) })?;
-    let all_threads = thread_pool(arguments.machine)?;
     if let (Some(path), Some(data)) = (&arguments.model, &arguments.data) {
-        let mut model = artifact::load(path)?.model;
+        let model = artifact::load(path)?.model;
         let data = input::for_model(data, &model, &arguments.read)?;
-        if model.search.is_none() {
-            let examples = data.view();
-            let judges: Vec<u32> = (0..examples.len() as u32).rev().take(JUDGES).collect();
-            all_threads.install(|| index(cpu, &mut model, &examples, &judges));
-        }
         let figures = measure(arguments, cpu, &one_thread, &model, &data.view())?;
         return print(arguments, &figures);
     }
+    let all_threads = thread_pool(arguments.machine)?;
     for &classes in &arguments.classes {
         let (width, queries) = (arguments.width as usize, arguments.queries as usize);
         let Generated { mut model, data, judges } = all_threads.install(|| generate(classes, width, queries));
@@ -194,8 +190,6 @@ fn measure(
     })
 }
 
-/// Examples, the last of a file, that choose the effort for a model without an index.
-const JUDGES: usize = 500;
 /// Queries that one way of searching answers before it is the other's turn: each finds the
 /// caches as it leaves them itself.
 const TURN: usize = 50;
