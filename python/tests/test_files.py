@@ -33,6 +33,8 @@ def run(command, *arguments):
         ),
         ("mixed", {"settings": {"sparse": {"negatives": 9}}}, ["--sparse=true", "--sparse-negatives=9"]),
         ("mixed", {"settings": {"sparse": {"negatives": 9}}, "sparse": False}, ["--sparse=false"]),
+        # A second layer, behind that of all cases.
+        ("lsh-label", {"hidden": (24, 48), "members": 3}, ["--hidden=48", "--members=3"]),
     ],
 )
 def test_the_command_line_gives_the_same_bytes(generated, command, tmp_path, sampler, more, flags):
@@ -40,7 +42,7 @@ def test_the_command_line_gives_the_same_bytes(generated, command, tmp_path, sam
     datasets.save(tmp_path / "train.txt", *train)
     arguments = ["train", tmp_path / "train.txt", "--model", tmp_path / "theirs", "--sampler", sampler]
     run(command, *arguments, *FLAGS, *flags)
-    model = ExtremeClassifier(sampler, **SETTINGS, **more, threads=1).fit(train.X, train.Y)
+    model = ExtremeClassifier(sampler, **{**SETTINGS, **more}, threads=1).fit(train.X, train.Y)
     model.save(tmp_path / "ours")
     for name in ("model.safetensors", "training.safetensors"):
         ours, theirs = ((tmp_path / folder / name).read_bytes() for folder in ("ours", "theirs"))
