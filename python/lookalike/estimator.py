@@ -646,7 +646,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
             estimator.classes_ = _as_named(classes, model.class_names())
             estimator.history_ = saved["history"]
         else:
-            estimator = cls(settings=described["training"])
+            # What a model's settings leave out is as in `"plain"`, whatever data it is fitted to.
+            estimator = cls(preset="plain", settings=described["training"])
             names = model.class_names()
             count = described["network"]["num-classes"]
             estimator.classes_ = np.arange(count) if names is None else np.array(names)

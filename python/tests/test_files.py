@@ -133,6 +133,11 @@ def test_each_reads_what_the_other_wrote(generated, command, tmp_path):
     loaded.partial_fit(train.X, train.Y)
     assert json.loads(loaded._model.describe())["progress"]["epoch"] == 3
 
+    # A model of the command line that is fitted again has its settings, not those of `auto`.
+    again = ExtremeClassifier.load(tmp_path / "theirs").fit(train.X, train.Y)
+    again.save(tmp_path / "again")
+    same_files(tmp_path / "again", tmp_path / "theirs")
+
 
 def largest(rows, count):
     """Which are the largest of each row; of equals, the first."""
