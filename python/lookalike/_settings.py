@@ -83,7 +83,7 @@ def _check(given: Mapping[str, Any]) -> None:
     """Answers a bad value in words, before anything is done."""
     if (sampler := given.get("sampler")) is not None and sampler not in SAMPLERS:
         raise ValueError(f"sampler is {sampler!r}, but must be one of {', '.join(SAMPLERS)}")
-    for name in ("epochs", "batch", "budget", "hidden"):
+    for name in ("epochs", "batch", "budget", "members", "hidden"):
         value = given.get(name, 1)
         for number in value if hasattr(value, "__iter__") and not isinstance(value, str) else [value]:
             is_whole = isinstance(number, Integral) and not isinstance(number, bool)

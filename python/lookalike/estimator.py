@@ -60,6 +60,10 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         Passes over the data, examples a step, learning rate.
     budget
         Negatives an example.
+    members
+        Members of the committee that the last hidden layer is divided among, each with a
+        loss of its own; their mean answers. A member needs a multiple of 16 numbers, so of
+        a narrow layer there are fewer, and with `full` there is one.
     random_state
         The seed. `None` is a fixed seed too: nothing is ever random by the clock.
     preset
@@ -122,6 +126,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         batch: int | None = None,
         lr: float | None = None,
         budget: int | None = None,
+        members: int | None = None,
         random_state: int | None = None,
         preset: str | None = None,
         sparse: bool | Mapping[str, Any] | None = None,
@@ -137,6 +142,7 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         self.batch = batch
         self.lr = lr
         self.budget = budget
+        self.members = members
         self.random_state = random_state
         self.preset = preset
         self.sparse = sparse
@@ -640,7 +646,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
             estimator.classes_ = _as_named(classes, model.class_names())
             estimator.history_ = saved["history"]
         else:
-            estimator = cls(settings=described["training"])
+            # What a model's settings leave out is as in `"plain"`, whatever data it is fitted to.
+            estimator = cls(preset="plain", settings=described["training"])
             names = model.class_names()
             count = described["network"]["num-classes"]
             estimator.classes_ = np.arange(count) if names is None else np.array(names)

@@ -78,6 +78,8 @@ def test_settings_that_mean_nothing():
         ({"lr": -1.0}, "lr is -1"),
         ({"hidden": []}, "hidden"),
         ({"batch": 0}, "batch"),
+        ({"members": 0}, "members is 0"),
+        ({"members": 2.0}, "members is 2.0"),
         ({"threads": 0}, "threads is 0"),
         ({"settings": {"lsh": {"k": 99}}}, "99"),
         ({"text": {"wrods": None}}, "wrods"),
@@ -101,6 +103,7 @@ def test_settings_that_mean_nothing_are_told_before_data_is_looked_at():
     for parameters, options, message in [
         ({"settings": {"lsh": {"k": 99}}}, {}, "99"),
         ({"settings": {"clip": 0.0}}, {}, "clip is 0"),
+        ({"members": 65}, {}, "members is 65"),
         ({"settings": {"sparse": {"rate": -1.0}}}, {}, "sparse.rate is -1"),
         ({"settings": {"sampler": "full", "loss": "nce"}}, {}, "nce"),
         ({"preset": "paper", "settings": {"batch": 1 << 21}}, {}, "batch is"),

@@ -280,9 +280,11 @@ def test_works_in_pipelines_searches_and_cross_validation(generated):
 
 def test_settings_reach_training_and_unknown_ones_are_refused(generated):
     train, _ = generated
-    model = ExtremeClassifier("nce", hidden=[16, 8], settings={"lsh": {"k": 3}, "lr_schedule": "linear"})
+    settings = {"lsh": {"k": 3}, "lr_schedule": "linear", "members": 5}
+    model = ExtremeClassifier("nce", hidden=[16, 8], members=3, settings=settings)
     used = model.settings_in_use()
     assert (used["sampler"], used["loss"], used["hidden"]) == ("log-uniform", "nce", [16, 8])
+    assert used["members"] == 3
     assert used["lsh"]["k"] == 3
     assert used["lr-schedule"] == "linear"
     assert model.set_params(epochs=1).fit(train.X, train.Y).to_numpy()["hidden.0.weight"].shape == (16, 8)
@@ -303,6 +305,16 @@ def test_settings_reach_training_and_unknown_ones_are_refused(generated):
         ExtremeClassifier(preset="papper").fit(train.X, train.Y)
     with pytest.raises(ValueError, match="lsh-embeding"):
         ExtremeClassifier("lsh-embeding").fit(train.X, train.Y)
+
+
+def test_members_learn_apart(generated):
+    train, test = generated
+    alone, two = (ExtremeClassifier(**QUICK, members=members).fit(train.X, train.Y) for members in (1, 2))
+    assert not np.array_equal(two.decision_function(test.X), alone.decision_function(test.X))
+    assert two.score(test.X, test.Y) > 0.3  # by chance: 0.005
+    # With nothing set there are four.
+    chosen = ExtremeClassifier().fit(train.X[:200], train.Y[:200])
+    assert chosen.settings_in_use()["members"] == 4
 
 
 def test_probabilities_are_calibrated_with_nothing_set(generated):

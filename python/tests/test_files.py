@@ -33,6 +33,8 @@ def run(command, *arguments):
         ),
         ("mixed", {"settings": {"sparse": {"negatives": 9}}}, ["--sparse=true", "--sparse-negatives=9"]),
         ("mixed", {"settings": {"sparse": {"negatives": 9}}, "sparse": False}, ["--sparse=false"]),
+        # A second layer, behind that of all cases.
+        ("lsh-label", {"hidden": (24, 48), "members": 3}, ["--hidden=48", "--members=3"]),
     ],
 )
 def test_the_command_line_gives_the_same_bytes(generated, command, tmp_path, sampler, more, flags):
@@ -40,7 +42,7 @@ def test_the_command_line_gives_the_same_bytes(generated, command, tmp_path, sam
     datasets.save(tmp_path / "train.txt", *train)
     arguments = ["train", tmp_path / "train.txt", "--model", tmp_path / "theirs", "--sampler", sampler]
     run(command, *arguments, *FLAGS, *flags)
-    model = ExtremeClassifier(sampler, **SETTINGS, **more, threads=1).fit(train.X, train.Y)
+    model = ExtremeClassifier(sampler, **{**SETTINGS, **more}, threads=1).fit(train.X, train.Y)
     model.save(tmp_path / "ours")
     for name in ("model.safetensors", "training.safetensors"):
         ours, theirs = ((tmp_path / folder / name).read_bytes() for folder in ("ours", "theirs"))
@@ -130,6 +132,11 @@ def test_each_reads_what_the_other_wrote(generated, command, tmp_path):
     assert [int(line.split("\t")[0]) for line in lines] == loaded.predict(test.X).tolist()
     loaded.partial_fit(train.X, train.Y)
     assert json.loads(loaded._model.describe())["progress"]["epoch"] == 3
+
+    # A model of the command line that is fitted again has its settings, not those of `auto`.
+    again = ExtremeClassifier.load(tmp_path / "theirs").fit(train.X, train.Y)
+    again.save(tmp_path / "again")
+    same_files(tmp_path / "again", tmp_path / "theirs")
 
 
 def largest(rows, count):

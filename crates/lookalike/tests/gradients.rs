@@ -408,6 +408,8 @@ fn a_committee() {
         (SamplerKind::LshEmbedding, Loss::Softmax),
         (SamplerKind::LshEmbedding, Loss::SoftmaxEach),
         (SamplerKind::Frequency, Loss::Nce),
+        // What it drew is corrected for each member.
+        (SamplerKind::Mixed, Loss::Softmax),
     ] {
         let (hidden, activation) = (vec![20, 48], Activation::Linear);
         check(&Setting { sampler, loss, corrects_log_q: true, hidden, activation, members: 3 });

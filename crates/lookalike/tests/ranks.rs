@@ -220,11 +220,11 @@ fn three_ranks_train_as_one_process_up_to_the_order_of_sums() {
 /// start at their examples, and the best of many where there are classes enough.
 #[test]
 fn the_defaults_train_as_on_one_process() {
-    let defaults = TrainConfig { batch: 32, epochs: 5, ..TrainConfig::default() };
+    let defaults = TrainConfig { batch: 32, epochs: 5, members: 4, ..TrainConfig::default() };
     assert_as_one_process(&defaults);
     let sparse = SparseConfig { held_out: 60, ..SparseConfig::default() };
     assert_as_one_process(&TrainConfig { sparse: Some(sparse), ..defaults.clone() });
-    assert_as_one_process(&TrainConfig { storage: Storage::Bf16, hidden: vec![24, 40], ..defaults });
+    assert_as_one_process(&TrainConfig { storage: Storage::Bf16, hidden: vec![24, 48], ..defaults });
 }
 
 /// What a step sends depends on batch, width and tables, not on classes.

@@ -278,6 +278,6 @@ fn near_classes(data: &Dataset) -> NearClasses {
     let mut index = FeatureIndex::default();
     index.refresh(&sparse, 6);
     let mut near = NearClasses::default();
-    index.propose(&data.view(), &[0], Normalise::L2, 5, Truths::LeftOut, &mut near);
+    index.propose(Cpu::detect(), (&data.view(), &[0]), Normalise::L2, 5, Truths::LeftOut, &mut near);
     near
 }

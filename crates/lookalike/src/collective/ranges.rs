@@ -10,6 +10,8 @@
 
 use std::ops::{AddAssign, Range};
 
+use super::Reducer;
+
 /// Ranges of one process, and so the largest number of ranks with its bits.
 pub const RANGES: usize = 8;
 
@@ -128,5 +130,23 @@ impl<T: Copy + Default + AddAssign + std::ops::Add<Output = T>> RangeSums<T> {
         join_in_tree(&mut self.sums, self.len, |a, b| a + b);
         let len = self.len.min(self.sums.len());
         &mut self.sums[..len]
+    }
+}
+
+impl RangeSums<f32> {
+    /// Those of all ranges of all shards together.
+    pub fn whole(&mut self, reducer: &mut dyn Reducer) -> &[f32] {
+        let sums = self.join();
+        reducer.sums(sums);
+        sums
+    }
+}
+
+impl RangeSums<f64> {
+    /// Those of all ranges of all shards together.
+    pub fn whole(&mut self, reducer: &mut dyn Reducer) -> &[f64] {
+        let sums = self.join();
+        reducer.sums_f64(sums);
+        sums
     }
 }

@@ -16,9 +16,7 @@ use std::ops::Range;
 
 use lookalike_kernels::{Cpu, gather_scale, indices_flagged, scatter_exp};
 
-use super::{
-    CandidateLoss, ExampleSums, ExampleTerms, PartTerms, Parts, Softmax, TRUTH, TruthScore, example_of,
-};
+use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, Softmax, TRUTH, TruthScore, example_of};
 use crate::collective::{Ranges, Reducer};
 use crate::scratch::{grow, make_room};
 
@@ -88,28 +86,24 @@ impl CandidateLoss for SoftmaxEach {
         (ranges, reducer): (Ranges, &mut dyn Reducer),
     ) -> f64 {
         let scale = examples.scale();
-        let ExampleTerms { target, factor, negatives, truth_scores, num_truths, sums, .. } = examples;
-        let ExampleSums { sums, total } = sums;
+        let ExampleTerms { target, factor, negatives, truth_scores, num_truths, sums, loss, .. } = examples;
         make_room(truth_scores, *num_truths);
         sums.start(ranges.len(), target.len());
         for part in parts {
             truth_scores.extend_from_slice(&part.truth_scores);
             sums.add(part.range, &part.sum);
         }
-        negatives.copy_from_slice(sums.join());
-        reducer.sums(negatives);
-        total.start(ranges.len(), 1);
+        negatives.copy_from_slice(sums.whole(reducer));
+        loss.start(ranges);
         sums.start(ranges.len(), target.len());
         for &TruthScore { example, range, below_max } in truth_scores.iter() {
             let sum = negatives[example] + exponential(below_max);
-            total.of(range)[0] += f64::from(target[example] * (sum.ln() - below_max));
+            loss.add(range, f64::from(target[example] * (sum.ln() - below_max)));
             sums.of(range)[example] += target[example] * scale / sum;
         }
-        let total = total.join();
-        reducer.sums_f64(total);
-        factor.copy_from_slice(sums.join());
-        reducer.sums(factor);
-        total[0]
+        let total = loss.whole(reducer);
+        factor.copy_from_slice(sums.whole(reducer));
+        total
     }
 
     fn gradients(

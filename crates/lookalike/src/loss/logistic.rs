@@ -62,12 +62,10 @@ impl CandidateLoss for Logistic {
         examples: &mut ExampleTerms,
         (ranges, reducer): (Ranges, &mut dyn Reducer),
     ) -> f64 {
-        let total = &mut examples.sums.total;
-        total.start(ranges.len(), 1);
-        parts.for_each(|part| total.add(part.range, &[part.loss]));
-        let total = total.join();
-        reducer.sums_f64(total);
-        total[0]
+        let loss = &mut examples.loss;
+        loss.start(ranges);
+        parts.for_each(|part| loss.add(part.range, part.loss));
+        loss.whole(reducer)
     }
 
     fn gradients(&self, _: Cpu, _: &mut [f32], _: &[u32], _: Range<usize>, _: &ExampleTerms, _: &PartTerms) {}

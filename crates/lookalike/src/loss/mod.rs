@@ -166,17 +166,30 @@ pub struct ExampleTerms {
     negatives: Vec<f32>,
     /// Those of true labels, then.
     truth_scores: Vec<TruthScore>,
-    /// What is summed over ranges of classes.
-    sums: ExampleSums,
+    /// By example: what is summed over ranges of classes, until it is whole.
+    sums: RangeSums<f32>,
+    loss: BatchLoss,
 }
 
-/// Sums over ranges of classes, while they are made whole.
+/// The loss of a batch: summed in ranges of classes, then over these and all shards.
 #[derive(Debug, Default)]
-struct ExampleSums {
-    /// By example.
-    sums: RangeSums<f32>,
-    /// The loss of the batch.
-    total: RangeSums<f64>,
+struct BatchLoss(RangeSums<f64>);
+
+impl BatchLoss {
+    /// Nothing.
+    fn start(&mut self, ranges: Ranges) {
+        self.0.start(ranges.len(), 1);
+    }
+
+    /// Adds to that of a range.
+    fn add(&mut self, range: usize, loss: f64) {
+        self.0.add(range, &[loss]);
+    }
+
+    /// That of all ranges of all shards.
+    fn whole(&mut self, reducer: &mut dyn Reducer) -> f64 {
+        self.0.whole(reducer)[0]
+    }
 }
 
 impl ExampleTerms {

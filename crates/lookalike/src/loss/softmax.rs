@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use lookalike_kernels::{Cpu, gather_scale, indices_flagged, scatter_exp, scatter_max};
 
-use super::{CandidateLoss, ExampleSums, ExampleTerms, PartTerms, Parts, TRUTH, example_of};
+use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, TRUTH, example_of};
 use crate::collective::{Ranges, Reducer};
 use crate::scratch::grow;
 
@@ -65,18 +65,15 @@ impl CandidateLoss for Softmax {
         examples: &mut ExampleTerms,
         (ranges, reducer): (Ranges, &mut dyn Reducer),
     ) -> f64 {
-        let ExampleSums { sums, total } = &mut examples.sums;
-        sums.start(ranges.len(), examples.target.len());
-        total.start(ranges.len(), 1);
+        let ExampleTerms { target, factor, sums, loss, .. } = &mut *examples;
+        sums.start(ranges.len(), target.len());
+        loss.start(ranges);
         for part in parts {
             sums.add(part.range, &part.sum);
-            total.add(part.range, &[part.loss]);
+            loss.add(part.range, part.loss);
         }
-        let total = total.join();
-        reducer.sums_f64(total);
-        let mut total = total[0];
-        examples.factor.copy_from_slice(sums.join());
-        reducer.sums(&mut examples.factor);
+        let mut total = loss.whole(reducer);
+        factor.copy_from_slice(sums.whole(reducer));
         let scale = examples.scale();
         for (sum, &weight) in examples.factor.iter_mut().zip(&examples.weight) {
             let counts = weight > 0.0;

@@ -267,12 +267,12 @@ impl SparsePart {
 
     /// What the weights of a class score an example whose values are multiplied by
     /// `factor`, before blending and without the prior.
-    pub fn score(&self, (ids, values): (&[u32], &[f32]), factor: f32, class: u32) -> f32 {
+    pub fn score(&self, cpu: Cpu, (ids, values): (&[u32], &[f32]), factor: f32, class: u32) -> f32 {
         let (features, weights) = self.row(class as usize);
         let (mut room, mut common) = (Vec::new(), vec![Common::default(); ids.len()]);
         let row = SortedIds::new(features, &mut room);
         // What is found is the same with all instructions.
-        let count = common_ids(Cpu::detect(), row, ids, &mut common);
+        let count = common_ids(cpu, row, ids, &mut common);
         let weighted = |found: &Common| values[found.in_list as usize] * weights[found.in_row as usize];
         factor * common[..count].iter().map(weighted).sum::<f32>()
     }

@@ -194,6 +194,8 @@ fn fade<T: Element>(moments: &mut [T], factor: f32) {
 
 #[cfg(test)]
 mod tests {
+    use lookalike_kernels::{AlignedVec, bf16};
+
     use super::*;
 
     /// Dense Adam in f64, as published, moving at every step.
@@ -263,6 +265,28 @@ mod tests {
         let before = row.m[0];
         row.touch(&Adam::at(config, 100, 0.01), 0.0);
         assert_eq!(row.m[0], config.beta1 * before);
+    }
+
+    /// Two members alike in all that they have: they round apart, or the errors of all
+    /// would add up.
+    #[test]
+    fn members_round_by_noise_of_their_own() {
+        let bf16s = |x: f32| vec![bf16::from_f32(x); 32];
+        let adam = Adam::gradient_descent(1.0);
+        let rows = [0.7; 32];
+        let mut buffer = AlignedVec::default();
+        let rows = Divided::<bf16>::among(2, &rows, 32, &mut buffer);
+        let pairs = PairGradients { rows, entries: &[0], g: &[1e-3, 1e-3], distance: 1 };
+        let differs = |noise| {
+            let (mut w, mut m, mut v) = (bf16s(1.0), bf16s(0.0), bf16s(0.0));
+            let row = RowState { w: &mut w, m: &mut m, v: &mut v, last: &mut 0, ahead: 0 };
+            let mut d_rows = AlignedVec::zeroed(32);
+            adam.update_by_pairs(Cpu::detect(), row, &pairs, &mut d_rows, noise);
+            assert_eq!(d_rows[..16], d_rows[16..]);
+            w[..16] != w[16..]
+        };
+        // Sixteen numbers each that are rounded up or down.
+        assert!((0..20).filter(|noise| differs(noise << 20)).count() > 15);
     }
 
     #[test]

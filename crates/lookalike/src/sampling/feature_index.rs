@@ -177,8 +177,8 @@ impl FeatureIndex {
     /// labels among them or without.
     pub fn propose(
         &mut self,
-        examples: &Examples<'_>,
-        batch: &[u32],
+        cpu: Cpu,
+        (examples, batch): (&Examples<'_>, &[u32]),
         normalise: Normalise,
         wanted: usize,
         truths: Truths,
@@ -189,7 +189,7 @@ impl FeatureIndex {
         out.counts.resize(batch.len(), 0);
         self.workers.prepare();
         // What is found is the same with all instructions.
-        let (this, cpu) = (&*self, Cpu::detect());
+        let this = &*self;
         let slots = out.classes.par_chunks_mut(out.stride);
         slots.zip(&mut out.counts).zip(batch).with_min_len(16).for_each(|((slot, count), &example)| {
             this.workers.with(|worker| {
@@ -356,24 +356,24 @@ mod tests {
         data.push([(1, 1.0), (2, 1.0)], &[1]);
         data.push([(0, 1.0), (1, 3.0)], &[2]);
         data.push([(5, 1.0)], &[3]);
-        let view = data.view();
+        let (view, cpu) = (data.view(), Cpu::detect());
         let start = MeanRows { start: SparseStart::Centroid, length: 1.0, entries_max: 9 };
         let (mut sparse, _) = SparsePart::from_means(&view, &[0, 1, 2, 3], Normalise::L2, start, &[1; 4]);
         let mut index = FeatureIndex::default();
         index.refresh(&sparse, 6);
         let mut near = NearClasses::default();
-        index.propose(&view, &[0, 3, 1], Normalise::L2, 5, Truths::LeftOut, &mut near);
+        index.propose(cpu, (&view, &[0, 3, 1]), Normalise::L2, 5, Truths::LeftOut, &mut near);
         assert_eq!(near.of(0), [2, 1]);
         assert!(near.of(1).is_empty());
         assert_eq!(near.of(2), [2, 0]);
-        index.propose(&view, &[0], Normalise::L2, 1, Truths::LeftOut, &mut near);
+        index.propose(cpu, (&view, &[0]), Normalise::L2, 1, Truths::LeftOut, &mut near);
         assert_eq!(near.of(0), [2]);
-        index.propose(&view, &[3], Normalise::L2, 5, Truths::Kept, &mut near);
+        index.propose(cpu, (&view, &[3]), Normalise::L2, 5, Truths::Kept, &mut near);
         assert_eq!(near.of(0), [3]);
         // A frequent class comes first, if it is near at all.
         sparse.set_class_counts(&[1, u32::MAX, 1, u32::MAX]);
         index.refresh(&sparse, 6);
-        index.propose(&view, &[0], Normalise::L2, 5, Truths::LeftOut, &mut near);
+        index.propose(cpu, (&view, &[0]), Normalise::L2, 5, Truths::LeftOut, &mut near);
         assert_eq!(near.of(0), [1, 2]);
     }
 }

@@ -147,4 +147,35 @@ mod tests {
         data.num_classes = 1 << 20;
         assert!(matches!(choose(&data), HeldOut::Apart(apart) if apart.len() == 5));
     }
+
+    /// A small network, and sparse weights that ten folds have no room for; or five would.
+    #[test]
+    fn sparse_weights_of_all_folds_take_memory_too() {
+        let are_folds = |labels: u32, entries_max| {
+            let mut data = Dataset::empty(10, labels as usize);
+            let all: Vec<u32> = (0..labels).collect();
+            (0..100).for_each(|_| data.push((0..10).map(|feature| (feature, 1.0)), &all));
+            let sparse = Some(SparseConfig { entries_max, ..SparseConfig::default() });
+            let config = TrainConfig { hidden: vec![16], sparse, ..TrainConfig::default() };
+            matches!(
+                HeldOut::choose(&mut (0..100).collect(), &config, &data.view()),
+                HeldOut::InFolds(folds) if folds.len() == 10
+            )
+        };
+        // A weight for and perhaps one against a class, 16 bytes each, of ten features of a
+        // hundred examples.
+        let fits = FOLDS_BYTES_MAX / (10 * 2 * SPARSE_WEIGHT_BYTES * 10 * 100);
+        assert!(are_folds(fits as u32 * 9 / 10, 2000));
+        assert!(!are_folds(fits as u32 * 11 / 10, 2000));
+        // A class has no more weights than settings say.
+        assert!(are_folds(fits as u32 * 11 / 10, 100));
+    }
+
+    #[test]
+    fn another_seed_deals_other_folds() {
+        let order: Vec<u32> = (0..1000).collect();
+        let dealt = |seed| in_folds(&order, 200, 2, seed);
+        assert_eq!(dealt(1), dealt(1));
+        assert_ne!(dealt(1), dealt(2));
+    }
 }

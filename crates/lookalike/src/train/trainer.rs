@@ -150,7 +150,7 @@ impl<'a> Trainer<'a> {
         };
         let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
         if let Some(sparse) = &mut self.sparse {
-            sparse.propose(model, batch);
+            sparse.propose(self.cpu, model, batch);
             clock.end(Stage::Sample);
         }
         let near = self.sparse.as_ref().map(SparseTraining::near);

@@ -314,10 +314,9 @@ fn combine(
         of_range.iter_mut().zip(own).for_each(|(all, sum)| *all += sum);
         of_range[batch] += work.loss;
     }
-    let sums = sums.join();
-    reducer.sums_f64(sums);
+    let sums = sums.whole(reducer);
     let mut loss = sums[batch];
-    for (example, (log_norm, &sum)) in log_norm.iter_mut().zip(&*sums).enumerate() {
+    for (example, (log_norm, &sum)) in log_norm.iter_mut().zip(sums).enumerate() {
         let log_sum_exp = (f64::from(*log_norm) + sum.ln()) as f32;
         *log_norm = f32::INFINITY;
         let weight = weight[example];

@@ -1,6 +1,6 @@
 //! Shards of an output layer, each with a reducer, against the whole layer.
 
-use lookalike_kernels::Cpu;
+use lookalike_kernels::{Cpu, bf16};
 
 use super::*;
 use crate::collective::{Alone, RANGES, Ranges, Threads};
@@ -11,7 +11,8 @@ use crate::optim::Adam;
 use crate::sampling::Candidates;
 
 const CLASSES: usize = 700;
-const DIM: usize = 16;
+/// Of two members sixteen each.
+const DIM: usize = 32;
 const EXAMPLES: usize = 30;
 
 fn number(row: usize, column: usize) -> f32 {
@@ -20,7 +21,11 @@ fn number(row: usize, column: usize) -> f32 {
 
 /// The classes of a range, as one shard has them.
 fn rows(classes: std::ops::Range<usize>) -> Rows {
-    let mut rows = Rows::zeroed(classes.len(), DIM, Storage::F32, true);
+    stored_rows(classes, Storage::F32)
+}
+
+fn stored_rows(classes: std::ops::Range<usize>, storage: Storage) -> Rows {
+    let mut rows = Rows::zeroed(classes.len(), DIM, storage, true);
     rows.fill(|row, values| {
         values.iter_mut().enumerate().for_each(|(i, x)| *x = number(classes.start + row, i));
     });
@@ -71,8 +76,8 @@ fn embeddings(length: f32) -> Vec<f32> {
 /// What a shard's step leaves: loss, gradient of embeddings, weights and biases.
 type Outcome = (f64, Vec<f32>, Vec<f32>, Vec<f32>);
 
-fn step(ranges: Ranges, loss: Loss, is_full: bool, reducer: &mut dyn Reducer) -> Outcome {
-    step_with(&embeddings(1.0), ranges, loss, is_full, reducer)
+fn step(ranges: Ranges, loss: Loss, (is_full, members): (bool, usize), reducer: &mut dyn Reducer) -> Outcome {
+    step_with(&embeddings(1.0), ranges, loss, (is_full, members), reducer)
 }
 
 fn context(loss: Loss) -> StepContext {
@@ -96,13 +101,13 @@ fn step_with(
     embeddings: &[f32],
     ranges: Ranges,
     loss: Loss,
-    is_full: bool,
+    (is_full, members): (bool, usize),
     reducer: &mut dyn Reducer,
 ) -> Outcome {
     let classes = ranges.keys();
     let mut rows = rows(classes.clone());
     let mut moments = RowMoments::of(&rows);
-    let context = context(loss);
+    let context = StepContext { members, ..context(loss) };
     let view = Embeddings::padded(embeddings, DIM);
     let mut gradient = vec![0.0; EXAMPLES * DIM];
     let layer = OutputLayer { rows: &mut rows, moments: &mut moments, ranges, reducer };
@@ -117,10 +122,10 @@ fn step_with(
     (loss, gradient, weights.to_vec(), rows.bias.clone())
 }
 
-fn sharded(ranks: usize, loss: Loss, is_full: bool) -> Vec<Outcome> {
+fn sharded(ranks: usize, loss: Loss, kind: (bool, usize)) -> Vec<Outcome> {
     Threads::run(ranks, |collective| {
         let ranges = Ranges::of_rank(CLASSES, collective.rank(), ranks);
-        step(ranges, loss, is_full, &mut &*collective)
+        step(ranges, loss, kind, &mut &*collective)
     })
 }
 
@@ -133,13 +138,15 @@ fn assert_close(found: &[f32], expected: &[f32], tolerance: f32, what: &str) {
 
 #[test]
 fn shards_move_as_the_whole_layer_does() {
-    let sampled = [Loss::Softmax, Loss::SoftmaxEach, Loss::Nce, Loss::Logistic].map(|loss| (loss, false));
-    for (loss, is_full) in sampled.into_iter().chain([(Loss::Softmax, true)]) {
-        let whole = step(Ranges::whole(CLASSES), loss, is_full, &mut Alone);
+    let sampled = [Loss::Softmax, Loss::SoftmaxEach, Loss::Nce, Loss::Logistic];
+    let alone = sampled.map(|loss| (loss, (false, 1)));
+    let committees = sampled.map(|loss| (loss, (false, 2)));
+    for (loss, kind) in alone.into_iter().chain(committees).chain([(Loss::Softmax, (true, 1))]) {
+        let whole = step(Ranges::whole(CLASSES), loss, kind, &mut Alone);
         for ranks in [2, 3, 4, 5, 8] {
             // As long as the ranges are those of one process, so are the bits.
             let tolerance = if RANGES.is_multiple_of(ranks) { 0.0 } else { 2e-6 };
-            let shards = sharded(ranks, loss, is_full);
+            let shards = sharded(ranks, loss, kind);
             for shard in &shards {
                 let difference = (shard.0 - whole.0).abs();
                 assert!(difference <= f64::from(tolerance), "loss {} and {}", shard.0, whole.0);
@@ -157,11 +164,41 @@ fn shards_move_as_the_whole_layer_does() {
 fn large_scores_do_not_overflow() {
     for (loss, is_full) in [(Loss::Softmax, false), (Loss::SoftmaxEach, false), (Loss::Softmax, true)] {
         let (total, gradient, weights, biases) =
-            step_with(&embeddings(1e3), Ranges::whole(CLASSES), loss, is_full, &mut Alone);
+            step_with(&embeddings(1e3), Ranges::whole(CLASSES), loss, (is_full, 1), &mut Alone);
         assert!(total.is_finite() && total > 0.0, "{loss:?}: loss {total}");
         for numbers in [gradient, weights, biases] {
             assert!(numbers.iter().all(|x| x.is_finite()), "{loss:?}, every class: {is_full}");
         }
+    }
+}
+
+/// Rows in half precision, with embeddings rounded for them, move as those in single
+/// precision do, up to what rounding takes.
+#[test]
+fn a_committee_of_rounded_rows_moves_as_another_does() {
+    for members in [1, 2] {
+        let run = |storage| {
+            let mut rows = stored_rows(0..CLASSES, storage);
+            let mut moments = RowMoments::of(&rows);
+            let context = StepContext { members, ..context(Loss::SoftmaxEach) };
+            let (embeddings, mut gradient) = (embeddings(1.0), vec![0.0; EXAMPLES * DIM]);
+            let proposed =
+                Proposed { candidates: &candidates(&(0..CLASSES)), class_log_q: None, weights: &weights() };
+            let (ranges, reducer) = (Ranges::whole(CLASSES), &mut Alone);
+            let layer = OutputLayer { rows: &mut rows, moments: &mut moments, ranges, reducer };
+            let view = Embeddings::padded(&embeddings, DIM);
+            let loss = SampledStep::default().run(&context, layer, proposed, view, &mut gradient);
+            let weights = match &rows.weights {
+                Numbers::F32(weights) => weights.to_vec(),
+                Numbers::Bf16(weights) => weights.iter().map(|x: &bf16| x.to_f32()).collect(),
+            };
+            (loss, gradient, weights)
+        };
+        let (single, half) = (run(Storage::F32), run(Storage::Bf16));
+        assert!((single.0 - half.0).abs() < 0.01 * single.0, "loss {} and {}", single.0, half.0);
+        let largest = single.1.iter().fold(0f32, |max, x| max.max(x.abs()));
+        assert_close(&half.1, &single.1, 0.02 * largest, "gradient");
+        assert_close(&half.2, &single.2, 0.02, "weights");
     }
 }
 

@@ -92,7 +92,7 @@ impl<'a> HeldOutScores<'a> {
             let mut scored: Vec<HeldOutCandidate> = candidates.into_iter().map(unscored).collect();
             for (&row, &dense) in ranked.classes.iter().zip(ranked.scores) {
                 let of_sparse =
-                    |part: &SparsePart| part.score(features, factor, row) + part.priors()[row as usize];
+                    |part: &SparsePart| part.score(cpu, features, factor, row) + part.priors()[row as usize];
                 let sparse = model.sparse.as_ref().map_or(0.0, of_sparse);
                 if let Ok(place) = scored.binary_search_by_key(&(row + first), |candidate| candidate.class) {
                     (scored[place].dense, scored[place].sparse) = (dense, sparse);
@@ -269,7 +269,7 @@ mod tests {
         let all: Vec<u32> = (0..CLASSES as u32).collect();
         let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
         index.refresh(&part, CLASSES);
-        index.propose(&data.view(), &all, Normalise::None, 8, Truths::Kept, &mut near);
+        index.propose(Cpu::detect(), (&data.view(), &all), Normalise::None, 8, Truths::Kept, &mut near);
         let mut model = Model::new(network, ClassFrequencies::default());
         model.sparse = Some(part);
         let shard = Shard::whole(CLASSES);

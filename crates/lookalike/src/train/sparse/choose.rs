@@ -94,7 +94,7 @@ impl<'a> Judge<'a> {
             index.refresh_on(shard, part, examples.num_features, counts);
         }
         let (normalise, wanted) = (self.model.network.config.normalise, config.negatives);
-        index.propose(examples, self.held_out, normalise, wanted, Truths::Kept, &mut near);
+        index.propose(cpu, (examples, self.held_out), normalise, wanted, Truths::Kept, &mut near);
         HeldOutScores::new(cpu, (self.model, shard), examples, self.held_out, &near)
     }
 

@@ -46,6 +46,7 @@ pub(super) type Batch<'a> = (&'a Examples<'a>, &'a [u32]);
 impl SparseTraining {
     /// Gives a model without a sparse part one that starts from the examples `chosen`.
     pub(super) fn start(
+        cpu: Cpu,
         config: SparseConfig,
         shard: &Shard,
         model: &mut Model,
@@ -53,7 +54,7 @@ impl SparseTraining {
         chosen: &[u32],
         start: SparseStart,
     ) -> Self {
-        let (part, own) = start_part(&config, (model, shard), examples, chosen, start);
+        let (part, own) = start_part(cpu, &config, (model, shard), examples, chosen, start);
         model.sparse = Some(part);
         Self::new(config, shard, own)
     }
@@ -114,9 +115,9 @@ impl SparseTraining {
     }
 
     /// Finds the classes near each example of a batch, true labels left out.
-    pub(super) fn propose(&mut self, model: &Model, batch: Batch<'_>) {
+    pub(super) fn propose(&mut self, cpu: Cpu, model: &Model, batch: Batch<'_>) {
         let (normalise, wanted) = (model.network.config.normalise, self.config.negatives);
-        self.index.propose(batch.0, batch.1, normalise, wanted, Truths::LeftOut, &mut self.near);
+        self.index.propose(cpu, batch, normalise, wanted, Truths::LeftOut, &mut self.near);
     }
 
     /// The classes that [`propose`](Self::propose) found last.

@@ -1,6 +1,8 @@
 //! What the sparse part starts from: chosen on examples held out from training,
 //! before anything is trained.
 
+use lookalike_kernels::Cpu;
+
 use super::blend::{PLACES, precision};
 use super::config::SparseConfig;
 use crate::collective::Shard;
@@ -22,6 +24,7 @@ const AGAINST_EXAMPLES_MAX: usize = 1 << 18;
 /// The start that ranks better what models are not trained on, of those that make up
 /// `order` otherwise.
 pub(in crate::train) fn judged_start(
+    cpu: Cpu,
     config: &SparseConfig,
     model: (&Model, &Shard),
     examples: &Examples<'_>,
@@ -30,13 +33,13 @@ pub(in crate::train) fn judged_start(
 ) -> SparseStart {
     let value = |start| match held_out {
         HeldOut::Apart(apart) if apart.is_empty() => 0,
-        HeldOut::Apart(apart) => value_of_start(config, model, examples, (order, apart), start),
+        HeldOut::Apart(apart) => value_of_start(cpu, config, model, examples, (order, apart), start),
         HeldOut::InFolds(in_folds) => in_folds
             .iter()
             .map(|fold| {
                 let others = order.iter().filter(|&i| fold.binary_search(i).is_err());
                 let others: Vec<u32> = others.copied().collect();
-                value_of_start(config, model, examples, (&others, fold), start)
+                value_of_start(cpu, config, model, examples, (&others, fold), start)
             })
             .sum(),
     };
@@ -46,6 +49,7 @@ pub(in crate::train) fn judged_start(
 
 /// How well a sparse part of the examples `chosen` ranks the `held_out` ones.
 fn value_of_start(
+    cpu: Cpu,
     config: &SparseConfig,
     (model, shard): (&Model, &Shard),
     examples: &Examples<'_>,
@@ -58,7 +62,7 @@ fn value_of_start(
     let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
     index.refresh_on(shard, &part, examples.num_features, counts);
     let places = PLACES.map(|(k, _)| k).into_iter().max().unwrap_or(1);
-    index.propose(examples, held_out, normalise, places, Truths::Kept, &mut near);
+    index.propose(cpu, (examples, held_out), normalise, places, Truths::Kept, &mut near);
     let truths = held_out.iter().map(|&example| examples.labels(example as usize));
     truths.enumerate().map(|(i, truths)| precision(&PLACES, near.of(i), truths)).sum()
 }
@@ -66,6 +70,7 @@ fn value_of_start(
 /// A sparse part for the examples `chosen`, with room for what speaks against each class;
 /// and what [`SparsePart::from_means`] says of own examples.
 pub(super) fn start_part(
+    cpu: Cpu,
     config: &SparseConfig,
     (model, shard): (&Model, &Shard),
     examples: &Examples<'_>,
@@ -75,13 +80,14 @@ pub(super) fn start_part(
     let (normalise, counts) = (model.network.config.normalise, &model.frequencies.examples_of_class);
     let rows = config.mean_rows(start);
     let (part, own) = SparsePart::from_means_of(shard.classes(), examples, chosen, normalise, rows, counts);
-    let against = examples_against(&part, shard, examples, chosen, (normalise, counts));
+    let against = examples_against(cpu, &part, shard, examples, chosen, (normalise, counts));
     (part.with_features_against(examples, &against, shard.classes().start, normalise), own)
 }
 
 /// By class, the examples of `chosen` to which it is among the nearest without being a
 /// label of theirs.
 fn examples_against(
+    cpu: Cpu,
     part: &SparsePart,
     shard: &Shard,
     examples: &Examples<'_>,
@@ -93,7 +99,7 @@ fn examples_against(
     let asked: Vec<u32> = (0..count).map(|i| chosen[i * chosen.len() / count]).collect();
     let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
     index.refresh_on(shard, part, examples.num_features, counts);
-    index.propose(examples, &asked, normalise, AGAINST_CLASSES, Truths::LeftOut, &mut near);
+    index.propose(cpu, (examples, &asked), normalise, AGAINST_CLASSES, Truths::LeftOut, &mut near);
     ExamplesOfClass::of_lists(examples.num_classes, &asked, |place| near.of(place))
 }
 
@@ -121,7 +127,7 @@ mod tests {
         let model = Model::new(Network::zeroed(shape), ClassFrequencies::of(&view));
         let order = |held_out: &[u32]| -> Vec<u32> { (0..160).filter(|i| !held_out.contains(i)).collect() };
         let start = |order: &[u32], held_out: HeldOut| {
-            judged_start(&config, (&model, &Shard::whole(51)), &view, order, &held_out)
+            judged_start(Cpu::detect(), &config, (&model, &Shard::whole(51)), &view, order, &held_out)
         };
         let apart = |held_out: &[u32]| start(&order(held_out), HeldOut::Apart(held_out.into()));
         // The centroid of class 0 is near to none of its examples.

@@ -424,7 +424,7 @@ mod tests {
     ) -> NearClasses {
         let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
         index.refresh(sparse, FEATURES);
-        index.propose(&data.view(), batch, normalise, wanted, Truths::LeftOut, &mut near);
+        index.propose(Cpu::detect(), (&data.view(), batch), normalise, wanted, Truths::LeftOut, &mut near);
         near
     }
 

@@ -126,9 +126,9 @@ impl<'a> Trainer<'a> {
         };
         let mut sparse = config.sparse.map(|sparse| {
             if model.sparse.is_none() {
-                let start = sparse_start
-                    .unwrap_or_else(|| judged_start(&sparse, (&model, &shard), &examples, &order, &held_out));
-                SparseTraining::start(sparse, &shard, &mut model, &examples, &order, start)
+                let judged = || judged_start(cpu, &sparse, (&model, &shard), &examples, &order, &held_out);
+                let start = sparse_start.unwrap_or_else(judged);
+                SparseTraining::start(cpu, sparse, &shard, &mut model, &examples, &order, start)
             } else {
                 let epoch_steps = order.len().div_ceil(config.batch) as u64;
                 let is_trained = config.sparse_rate_at(state.progress.iteration, epoch_steps) == 0.0;

@@ -1,7 +1,7 @@
 use super::*;
 use crate::data::Dataset;
-use crate::model::{Numbers, SparsePart};
-use crate::train::{SparseConfig, TrainConfig};
+use crate::model::{Numbers, SparsePart, SparseStart};
+use crate::train::{ClassStart, SparseConfig, TrainConfig};
 
 /// 200 examples of 10 classes, each with a feature of its own (its number),
 /// one of its class, one of all and, but for every ninth example, a label.
@@ -77,6 +77,8 @@ fn folds_are_never_trained_on_what_they_judge() {
     assert_eq!(trained.folds.trainers().len(), 4);
     for (fold, held_out) in trained.folds.trainers().iter().zip(trained.folds.held_out()) {
         assert!(fold.is_done() && held_out.len() == 15);
+        // It has taken as many steps, of fewer examples each.
+        assert_eq!(fold.state.progress.iteration, trained.state.progress.iteration);
         assert_eq!(&unknown_to(fold, &new), held_out);
         all.extend_from_slice(held_out);
     }
@@ -126,6 +128,49 @@ fn folds_keep_up() {
             assert!(fold.epochs_done() <= done + 1e-9 && fold.epochs_done() > done - 0.1, "{done}");
         }
     }
+}
+
+/// A fold starts as the model did, from its own examples.
+#[test]
+fn folds_start_as_the_model_does() {
+    let data = data();
+    let folds = |class_start, sparse_start| {
+        let config = TrainConfig { class_start, ..config(in_folds()) };
+        let (shard, cpu) = (Shard::whole(10), Cpu::detect());
+        let checkpoint = start::new_checkpoint(config, &shard, &data.view());
+        let mut trainer = Trainer::start(checkpoint, shard, data.view(), cpu, sparse_start).unwrap();
+        trainer.train_folds();
+        let of_fold = |fold: &Trainer<'_>| (fold.model.sparse.as_ref().unwrap().start(), moved(fold).1);
+        let found: Vec<(SparseStart, Vec<f32>)> = trainer.folds.trainers().iter().map(of_fold).collect();
+        assert_eq!(found.len(), 4);
+        found
+    };
+    // Its own examples would not choose logarithms here.
+    let random = folds(ClassStart::Random, None);
+    assert!(random.iter().all(|(start, vectors)| *start == SparseStart::Centroid && *vectors == random[0].1));
+    let logarithms = folds(ClassStart::Random, Some(SparseStart::LogMean));
+    assert!(logarithms.iter().all(|(start, _)| *start == SparseStart::LogMean));
+    // In the middle of other examples each.
+    let starts = folds(ClassStart::Examples, None);
+    for (i, (_, vectors)) in starts.iter().enumerate() {
+        assert!(*vectors != random[0].1 && starts[..i].iter().all(|(_, other)| other != vectors));
+    }
+}
+
+/// One whose numbers are no longer finite judges nothing, and the others go on.
+#[test]
+fn a_fold_that_fails_has_no_say() {
+    let data = data();
+    let config = TrainConfig { calibrate: true, ..config(in_folds()) };
+    let mut trainer = Trainer::new(config, data.view(), Cpu::detect()).unwrap();
+    (0..15).for_each(|_| _ = trainer.step().unwrap());
+    trainer.folds.trainers_mut()[1].model.network.input_bias[0] = f32::NAN;
+    let others = [0, 2, 3].map(|fold| trainer.folds.held_out()[fold].clone());
+    let mut trainer = finish(trainer);
+    trainer.settle();
+    let judging: Vec<_> = trainer.folds.trainers().iter().map(|fold| fold.state.held_out.clone()).collect();
+    assert_eq!(judging, others.map(Some));
+    assert_eq!(trainer.model.calibration.as_ref().unwrap().examples, 45);
 }
 
 /// Settings that are changed after a sparse part was dropped are those of all models.
