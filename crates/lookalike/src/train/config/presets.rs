@@ -18,8 +18,11 @@ const SHUFFLED_BYTES_MAX: usize = 4 << 30;
 /// Examples of a window then.
 const SHUFFLE_WINDOW: usize = 1 << 18;
 
-/// Members of the committee where there are sparse weights beside it (docs/notes/accuracy.md).
+/// Members of the committee (docs/notes/accuracy.md).
 const MEMBERS: usize = 4;
+/// From so many classes on there is none: a member's share of a class vector is too short to
+/// tell them apart.
+const COMMITTEE_CLASSES_MAX: usize = 50_000;
 
 /// The preset that depends on the data; see [`TrainConfig::auto`].
 pub const AUTO: &str = "auto";
@@ -156,7 +159,7 @@ impl TrainConfig {
             epochs,
             batch,
             labels_counted: LABELS_COUNTED,
-            members: MEMBERS,
+            members: if classes < COMMITTEE_CLASSES_MAX { MEMBERS } else { 1 },
             budget: Some(budget),
             sparse,
             shuffle_window,
@@ -202,6 +205,15 @@ mod tests {
         ] {
             assert_eq!(auto(examples, classes), expected, "{examples} examples of {classes} classes");
         }
+    }
+
+    #[test]
+    fn auto_has_no_committee_for_very_many_classes() {
+        let members = |classes| {
+            let size = DataSize { examples: 500_000, classes, feature_values: 5_000_000, labels: 500_000 };
+            TrainConfig::auto(size).0.members
+        };
+        assert_eq!((members(49_999), members(50_000)), (4, 1));
     }
 
     #[test]
