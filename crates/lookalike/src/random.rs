@@ -28,6 +28,8 @@ pub enum Stream {
     Search = 9,
     /// Earlier examples that are trained on again.
     Rehearse = 10,
+    /// Found classes that stay whether or not they are among the best.
+    Spare = 11,
     /// Inputs that an experiment looks at.
     Experiment = 16,
 }

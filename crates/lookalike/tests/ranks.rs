@@ -192,6 +192,11 @@ fn mixed_trains_as_on_one_process() {
     // So many negatives that one process goes through all classes to draw them.
     let mixed = MixedConfig { query: MixedQuery::Label, hashed_share: 0.2 };
     assert_as_one_process(&TrainConfig { budget: Some(800), mixed, ..config(SamplerKind::Mixed) });
+    // The best of what the tables give, and lots among the others.
+    for budget in [40, 200] {
+        let config = config(SamplerKind::Mixed);
+        assert_as_one_process(&TrainConfig { budget: Some(budget), retrieve: Some(300), ..config });
+    }
 }
 
 #[test]

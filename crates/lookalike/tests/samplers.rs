@@ -378,48 +378,65 @@ fn expected_counts_agree_with_what_is_drawn() {
 }
 
 /// `Σ exp(score - log q)` over the mixed sampler's candidates, averaged over
-/// many draws, against the sum over all classes; whatever was found.
+/// many draws, against the sum over all classes; whatever was found, and also where only
+/// the best of the found classes are trained on.
 #[test]
 fn the_mixed_sampler_estimates_the_partition_function_without_bias() {
     let data = examples();
     let counts = data.view().label_counts();
     let score = |class: u32| (mix(8, Stream::Data, u64::from(class), 0) >> 40) as f64 / 4e6;
+    // A quarter of the classes have more.
+    let is_best = |class: u32| score(class) > 3.0;
     let full: f64 = (0..CLASSES as u32).map(|class| score(class).exp()).sum();
-    for (hashed_share, query) in [
-        (0.5, MixedQuery::Both),
-        (0.3, MixedQuery::Label),
-        (0.8, MixedQuery::Embedding),
-        (0.0, MixedQuery::Both),
+    for (hashed_share, query, retrieve) in [
+        (0.5, MixedQuery::Both, 60),
+        (0.3, MixedQuery::Label, 60),
+        (0.8, MixedQuery::Embedding, 60),
+        (0.0, MixedQuery::Both, 60),
+        (0.5, MixedQuery::Both, 90),
+        (0.3, MixedQuery::Embedding, 150),
     ] {
         let mixed = MixedConfig { hashed_share, query };
         let lsh = LshConfig::default();
         let setup = Setup {
             seed: 5,
             budget: 60,
-            retrieve: 60,
+            retrieve,
             dim: DIM,
             label_counts: &counts,
             lsh: &lsh,
             mixed: &mixed,
         };
         let mut sampler = build(SamplerKind::Mixed, &setup).unwrap();
-        let mut estimates = Vec::new();
+        let (mut estimates, mut spared_ones) = (Vec::new(), 0);
         for iteration in 0..100 {
             let candidates = propose(&mut *sampler, &data, &all_examples(), iteration);
             for example in 0..EXAMPLES {
                 let counts = candidates.counts(example);
-                let certain = (counts.truths + counts.found) as usize;
-                let (sure, drawn) = candidates.of(example).split_at(certain);
-                let estimate = sure.iter().map(|&c| score(c).exp()).sum::<f64>()
+                let [truths, found, spared] =
+                    [counts.truths, counts.found, counts.spared].map(|count| count as usize);
+                let (truths, negatives) = candidates.of(example).split_at(truths);
+                let (found, drawn) = negatives.split_at(found);
+                // Of a selection, what is neither best nor spared is left out.
+                let selects = |place: usize, class: u32| retrieve == 60 || place < spared || is_best(class);
+                let weight = |place: usize, class: u32| match place < spared && !is_best(class) {
+                    true => score(class) - f64::from(counts.drawn_log_q),
+                    false => score(class),
+                };
+                let of_found = found.iter().enumerate().filter(|&(place, &class)| selects(place, class));
+                let estimate = truths.iter().map(|&c| score(c).exp()).sum::<f64>()
+                    + of_found.map(|(place, &class)| weight(place, class).exp()).sum::<f64>()
                     + drawn.iter().map(|&c| (score(c) - f64::from(counts.drawn_log_q)).exp()).sum::<f64>();
                 estimates.push(estimate / full);
                 assert!(hashed_share > 0.0 || counts.found == 0);
+                spared_ones += spared;
             }
         }
+        assert_eq!(spared_ones > 0, retrieve > 60);
         let n = estimates.len() as f64;
         let mean = estimates.iter().sum::<f64>() / n;
         let variance = estimates.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / n;
         let error = (variance / n).sqrt();
-        assert!(error < 0.01 && (mean - 1.0).abs() < 5.0 * error, "{query:?}: {mean} ± {error}");
+        assert!(error < 0.01 && (mean - 1.0).abs() < 5.0 * error, "{query:?}, {retrieve}: {mean} ± {error}");
     }
 }

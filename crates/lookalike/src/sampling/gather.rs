@@ -220,18 +220,9 @@ impl<'a> Gather<'a> {
         }
     }
 
-    /// Chooses a random subset of the classes in `range` of the set, each with chance `rate`,
-    /// and moves it to the front of the range; gives its size.
-    pub(super) fn choose(&mut self, range: Range<usize>, rate: f64, rng: &mut Rng) -> usize {
-        let unit = (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
-        // Rounded up or down by lot, such that the mean is right.
-        let wanted = ((range.len() as f64 * rate + unit) as usize).min(range.len());
-        let classes = &mut self.slot[range];
-        for place in 0..wanted {
-            let others = (classes.len() - place) as u32;
-            classes.swap(place, place + below(rng.next_u64(), others) as usize);
-        }
-        wanted
+    /// Some of the classes in the set, to put them in another order.
+    pub(super) fn classes_mut(&mut self, range: Range<usize>) -> &mut [u32] {
+        &mut self.slot[..self.len][range]
     }
 
     /// Clears the marks for the next example, but not those of this one's own;
@@ -367,27 +358,6 @@ mod tests {
             // Standard deviation 61: five of them.
             assert!(counts.iter().all(|&c| c.abs_diff(expected) < 306), "{wanted}: {counts:?}");
         }
-    }
-
-    #[test]
-    fn chosen_classes_come_to_the_front_each_as_often_as_it_should() {
-        let mut marks = Marks::default();
-        marks.make_room(9, 9);
-        let mut counts = [0u32; 9];
-        for i in 0..20_000 {
-            let mut slot = [0; 9];
-            let mut set = Gather::start(&mut slot, marks.of(&mut []), &[4]);
-            set.take(&[0, 1, 2, 3, 5, 6, 7, 8], 9);
-            let chosen = set.choose(1..7, 0.4, &mut rng(2, Stream::Sample, i, 0));
-            assert!([2, 3].contains(&chosen), "2.4 on average");
-            set.finish();
-            slot[1..=chosen].iter().for_each(|&class| counts[class as usize] += 1);
-            slot.sort_unstable();
-            assert_eq!(slot, [0, 1, 2, 3, 4, 5, 6, 7, 8]);
-        }
-        // Standard deviation 69: five of them.
-        assert!([0, 1, 2, 3, 5, 6].iter().all(|&c| counts[c].abs_diff(8_000) < 345), "{counts:?}");
-        assert_eq!([counts[4], counts[7], counts[8]], [0; 3]);
     }
 
     #[test]

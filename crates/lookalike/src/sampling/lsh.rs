@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::candidates::CandidateBlock;
 use super::gather::{Gather, Marks};
+use super::lot::Lots;
 use super::{Candidates, Counts, Request, Sampler, SamplerStats, Setup};
 use crate::hashing::{Block, HashScratch, HashTables, TableCodes};
 use crate::model::RowsView;
@@ -55,6 +56,37 @@ pub(super) enum Rest {
         /// Draws an example.
         draws: usize,
     },
+}
+
+impl Rest {
+    /// Negatives that are asked for in all, where so many are to be `found`.
+    pub(super) fn asked(self, found: usize, budget: usize) -> usize {
+        match self {
+            Self::EstimateBeside { draws } => found + draws,
+            _ => budget.max(found),
+        }
+    }
+
+    /// Negatives in all where so many were `found`, if what is left is drawn.
+    pub(super) fn drawn_up_to(self, found: usize, budget: usize) -> usize {
+        match self {
+            Self::Leave => found,
+            Self::Fill | Self::Estimate => budget,
+            Self::EstimateBeside { draws } => found + draws,
+        }
+    }
+
+    /// The chance with which each of the `others`, of which so many were drawn, was: draws
+    /// stand for all of them. None where no draw stands for more than itself.
+    pub(super) fn rate(self, drawn: usize, others: usize) -> Option<f64> {
+        let estimates = matches!(self, Self::Estimate | Self::EstimateBeside { .. });
+        (drawn > 0 && estimates).then(|| drawn as f64 / others as f64)
+    }
+
+    /// Whether found classes are only trained on if they are among the best.
+    pub(super) fn spares(self) -> bool {
+        matches!(self, Self::EstimateBeside { .. })
+    }
 }
 
 /// How a query goes through the tables.
@@ -183,42 +215,40 @@ impl LshSampler {
             if let Some(near) = request.near {
                 set.take(near.of(position), truths.len() + self.found);
             }
-            *slot.counts = self.gather(set, truths.len(), codes, lane, &mut rng);
+            let codes = &codes[lane..];
+            *slot.counts = self.gather(set, request, position, codes, &mut rng);
         }
         worker.spent += start.elapsed();
     }
 
-    /// Fills the set of one example, whose codes are in `lane`.
+    /// Fills the set of one example, whose codes are those of the first lane.
     fn gather(
         &self,
         mut set: Gather<'_>,
-        truths: usize,
+        request: &Request<'_>,
+        position: usize,
         codes: &[u32],
-        lane: usize,
         rng: &mut Rng,
     ) -> Counts {
+        let truths = request.examples.labels(request.batch[position] as usize).len();
         let lanes = self.tables.family().tables() * LANES;
-        for (turn, codes) in codes.chunks_exact(lanes).enumerate() {
+        for (turn, codes) in codes.chunks(lanes).enumerate() {
             // Two queries share the budget; the second may use what the first left.
             // Classes that were known before may already be more than its share.
             let limit = (truths + self.found * (turn + 1) / self.queries.len()).max(set.len());
-            self.walk_tables(&mut set, limit, &codes[lane..], rng);
+            self.walk_tables(&mut set, limit, codes, rng);
         }
         let found = set.len() - truths;
-        let limit = match self.rest {
-            Rest::Leave => set.len(),
-            Rest::Fill | Rest::Estimate => truths + self.budget,
-            Rest::EstimateBeside { draws } => set.len() + draws,
-        };
+        let limit = truths + self.rest.drawn_up_to(found, self.budget);
         set.draw_uniform(self.tables.classes(), limit, rng);
         let drawn = set.len() - truths - found;
         let others = self.tables.classes() - truths - found;
         let (mut spared, mut drawn_log_q) = (0, 0.0);
-        if drawn > 0 && matches!(self.rest, Rest::Estimate | Rest::EstimateBeside { .. }) {
-            let rate = drawn as f64 / others as f64;
+        if let Some(rate) = self.rest.rate(drawn, others) {
             drawn_log_q = rate.ln() as f32;
-            if self.rest != Rest::Estimate {
-                spared = set.choose(truths..truths + found, rate, rng);
+            if self.rest.spares() {
+                let lots = Lots::draw(request, position, rate);
+                spared = lots.move_winners_to_front(set.classes_mut(truths..truths + found), 0);
             }
         }
         set.finish();
@@ -366,10 +396,7 @@ pub(super) fn asking_label(request: &Request<'_>, position: usize) -> Option<u32
 impl LshSampler {
     /// Negatives an example that are asked for in all.
     fn room(&self) -> usize {
-        match self.rest {
-            Rest::EstimateBeside { draws } => self.found + draws,
-            _ => self.budget.max(self.found),
-        }
+        self.rest.asked(self.found, self.budget)
     }
 
     /// Of tables that are others now.

@@ -22,6 +22,7 @@ pub mod frequency;
 mod gather;
 mod inclusion;
 pub mod log_uniform;
+mod lot;
 pub mod lsh;
 pub mod mixed;
 mod sharded;

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use lookalike_kernels::Cpu;
 
-use super::config::TrainConfig;
 use super::error::TrainError;
 use super::state::TrainingState;
 use super::trainer::Trainer;
@@ -19,16 +18,9 @@ use crate::collective::{Agreement, Collective, Shard};
 use crate::data::Examples;
 use crate::metrics::{MetricOptions, MetricsError};
 use crate::predict::{Evaluation, Predictor, Search};
-use crate::sampling::SamplerKind;
 
 /// Whether ranks can share this work at all.
-pub(super) fn check(config: &TrainConfig, shard: &Shard) -> Result<(), TrainError> {
-    let selects = config.keep_for(shard.num_classes()).is_some();
-    if !shard.is_whole() && config.sampler == SamplerKind::Mixed && selects {
-        return Err(TrainError::NotSharded(
-            "mixed can't select the best of what its tables give on several ranks yet: leave --retrieve out",
-        ));
-    }
+pub(super) fn check(shard: &Shard) -> Result<(), TrainError> {
     if shard.num_classes() < shard.collective().size() {
         return Err(TrainError::NotSharded("there are more ranks than classes: start fewer"));
     }

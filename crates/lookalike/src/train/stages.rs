@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 pub enum Stage {
     /// Hash tables rebuilt or brought up to date, when the schedule says so.
     Refresh,
+    /// Classes near the examples by sparse weights.
+    Near,
     /// Examples to embeddings.
     Embed,
     /// Queries to bucket codes.
@@ -29,12 +31,15 @@ pub enum Stage {
     Update,
     /// The layers below the embedding: gradients and updates.
     Input,
+    /// Sparse weights: scores, loss and update.
+    Sparse,
 }
 
 impl Stage {
     /// All of them, in the order they run in.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Refresh,
+        Self::Near,
         Self::Embed,
         Self::Hash,
         Self::Sample,
@@ -44,12 +49,14 @@ impl Stage {
         Self::Loss,
         Self::Update,
         Self::Input,
+        Self::Sparse,
     ];
 
     /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Refresh => "refresh",
+            Self::Near => "near",
             Self::Embed => "embed",
             Self::Hash => "hash",
             Self::Sample => "sample",
@@ -59,6 +66,7 @@ impl Stage {
             Self::Loss => "loss",
             Self::Update => "update",
             Self::Input => "input",
+            Self::Sparse => "sparse",
         }
     }
 }

@@ -151,7 +151,7 @@ impl<'a> Trainer<'a> {
         let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
         if let Some(sparse) = &mut self.sparse {
             sparse.propose(self.cpu, model, batch);
-            clock.end(Stage::Sample);
+            clock.end(Stage::Near);
         }
         let near = self.sparse.as_ref().map(SparseTraining::near);
         let network = (&mut model.network, moments);
@@ -163,7 +163,7 @@ impl<'a> Trainer<'a> {
             let rate = config.sparse_rate_at(progress.iteration, steps_per_epoch) * start;
             if rate > 0.0 {
                 is_finite = sparse.run(self.cpu, model, batch, rate);
-                clock.end(Stage::Update);
+                clock.end(Stage::Sparse);
             }
         }
         (loss, is_finite)

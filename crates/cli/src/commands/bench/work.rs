@@ -147,6 +147,8 @@ impl Workload<'_> {
                 let operations = sums + ADAM_OPERATIONS * features * first;
                 Work::rows(operations, UPDATE_ACCESSES * features * first * number)
             }
+            // The synthetic workload has no sparse weights.
+            Stage::Near | Stage::Sparse => Work::streamed(0.0, 0.0),
             Stage::Refresh => {
                 let tables = self.functions_and_tables.map_or(0, |(_, l)| l) as f64;
                 let rows = self.num_classes * last * number;

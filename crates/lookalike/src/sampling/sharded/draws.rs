@@ -9,20 +9,22 @@
 
 use rand_xoshiro::rand_core::Rng as _;
 
+use super::super::lsh::Plan;
 use super::lsh::{ExampleWalk, SetRoom};
 use crate::collective::Shard;
 use crate::random::below;
 
 const WORD: usize = u32::BITS as usize;
 
-/// Draws until each set has `budget` negatives, as
+/// Draws until each set has as many negatives as `plan` says, as
 /// [`Gather::draw_uniform`](super::super::gather::Gather::draw_uniform) does.
-pub(super) fn draw(shard: &Shard, budget: usize, walks: &mut [ExampleWalk], set: &mut SetRoom) {
+pub(super) fn draw(shard: &Shard, plan: &Plan, walks: &mut [ExampleWalk], set: &mut SetRoom) {
     let classes = shard.num_classes();
     let (mut by_trial, mut one_by_one) = (Vec::new(), Vec::new());
     for walk in walks {
         let len = walk.truths_of_all + walk.found_by_all;
-        let (others, limit) = (classes - len, (walk.truths_of_all + budget).min(classes));
+        let negatives = plan.rest.drawn_up_to(walk.found_by_all, plan.budget);
+        let (others, limit) = (classes - len, (walk.truths_of_all + negatives).min(classes));
         let wanted = limit.saturating_sub(len);
         match wanted {
             0 => {}

@@ -22,6 +22,7 @@ use rand_xoshiro::rand_core::Rng as _;
 use rayon::prelude::*;
 
 use super::super::gather::{Gather, Marks};
+use super::super::lot::Lots;
 use super::super::lsh::{Plan, Query, Rest, Walk, asking_label};
 use super::super::{Candidates, Counts, Request, Sampler, SamplerStats};
 use super::{draws, runs};
@@ -328,25 +329,30 @@ impl ShardedLsh {
         true
     }
 
-    fn write(&mut self, out: &mut Candidates) {
+    fn write(&mut self, request: &Request<'_>, out: &mut Candidates) {
         let room = self.walks.iter().map(|walk| walk.truths.len() + walk.own.len()).max().unwrap_or(0);
         out.reset(self.walks.len(), room);
-        let (walks, rest, num_classes) = (&self.walks, self.plan.rest, self.shard.num_classes());
+        let (walks, rest, shard) = (&self.walks, self.plan.rest, &self.shard);
         out.par_blocks_mut(LANES).for_each(|mut block| {
-            for (walk, slot) in walks[block.positions()].iter().zip(block.slots()) {
+            let positions = block.positions();
+            for (position, slot) in positions.zip(block.slots()) {
+                let walk = &walks[position];
                 let all = walk.truths.iter().chain(&walk.own);
                 slot.classes.iter_mut().zip(all).for_each(|(place, &class)| *place = class);
-                let others = num_classes - walk.truths_of_all - walk.found_by_all;
-                let drawn_log_q = match rest {
-                    Rest::Estimate if walk.drawn_by_all > 0 => {
-                        (walk.drawn_by_all as f64 / others as f64).ln() as f32
+                let others = shard.num_classes() - walk.truths_of_all - walk.found_by_all;
+                let (mut spared, mut drawn_log_q) = (0, 0.0);
+                if let Some(rate) = rest.rate(walk.drawn_by_all, others) {
+                    drawn_log_q = rate.ln() as f32;
+                    if rest.spares() {
+                        let found = &mut slot.classes[walk.truths.len()..][..walk.own_found];
+                        let lots = Lots::draw(request, position, rate);
+                        spared = lots.move_winners_to_front(found, shard.classes().start);
                     }
-                    _ => 0.0,
-                };
+                }
                 *slot.counts = Counts {
                     truths: walk.truths.len() as u32,
                     found: walk.own_found as u32,
-                    spared: 0,
+                    spared: spared as u32,
                     drawn: (walk.own.len() - walk.own_found) as u32,
                     drawn_log_q,
                 };
@@ -356,10 +362,10 @@ impl ShardedLsh {
 
     /// What all ranks together were asked for and gave.
     fn count(&mut self) {
-        let budget = self.plan.budget.max(self.plan.found);
+        let asked = self.plan.rest.asked(self.plan.found, self.plan.budget);
         for walk in &self.walks {
             self.stats.queries += 1;
-            self.stats.wanted += budget.min(self.shard.num_classes() - walk.truths_of_all) as u64;
+            self.stats.wanted += asked.min(self.shard.num_classes() - walk.truths_of_all) as u64;
             self.stats.given += (walk.found_by_all + walk.drawn_by_all) as u64;
         }
         let spent = |(all, hashing): (Duration, Duration), worker: &mut ShardWorker| {
@@ -405,9 +411,9 @@ impl Sampler for ShardedLsh {
         }
         self.walks.iter_mut().for_each(|walk| walk.own_found = walk.own.len());
         if self.plan.rest != Rest::Leave {
-            draws::draw(&self.shard, self.plan.budget, &mut self.walks, &mut SetRoom::default());
+            draws::draw(&self.shard, &self.plan, &mut self.walks, &mut SetRoom::default());
         }
-        self.write(out);
+        self.write(request, out);
         self.count();
     }
 

@@ -104,7 +104,7 @@ impl<'a> Trainer<'a> {
         sparse_start: Option<SparseStart>,
     ) -> Result<Self, TrainError> {
         let Checkpoint { mut model, mut state } = checkpoint;
-        sharded::check(&state.config, &shard)?;
+        sharded::check(&shard)?;
         sharded::agree(&state, cpu, &shard)?;
         let config = &state.config;
         let output = &model.network.output;
