@@ -13,18 +13,22 @@
 //! The order of an example's probabilities is that of its scores, and equal scores have
 //! equal ones. O(classes asked for) an example.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// The best so many scores of an example decide its probabilities.
 pub const RANKS: usize = 20;
-/// Of these the distances to the first say how clear the answer is.
+/// Of these the distances to the first say how clear the answer is: their logarithms, and of
+/// some the distances themselves, since of an exponential family's scores the logit grows as
+/// the distance does where that is large.
 const DISTANT_RANKS: [usize; 4] = [1, 4, 9, RANKS - 1];
+const FAR_RANKS: [usize; 2] = [1, RANKS - 1];
 /// Added to distances before their logarithm is taken: equal scores are no news.
 const LEAST_DISTANCE: f64 = 0.02;
 /// What is known of one class of a ranking.
 pub(crate) const CLASS_TERMS: usize = 3;
 /// What is known of an example.
-pub(crate) const EXAMPLE_TERMS: usize = DISTANT_RANKS.len() + 2;
+pub(crate) const EXAMPLE_TERMS: usize = DISTANT_RANKS.len() + 2 + FAR_RANKS.len();
 
 /// How scores become probabilities; see the module's description. Numbers are of 32 bits, so
 /// that they are the same after a way through a file.
@@ -40,6 +44,7 @@ pub struct Calibration {
     /// Weights of what is known of a class, none negative: a lower score is no likelier.
     pub(crate) class_weights: [f32; CLASS_TERMS],
     /// What is known of the example.
+    #[serde(deserialize_with = "read_example_terms")]
     pub(crate) example_terms: [ExampleTerm; EXAMPLE_TERMS],
     /// The logit where all else is 0.
     pub(crate) bias: f32,
@@ -66,6 +71,15 @@ pub(crate) struct ExampleTerm {
     pub(crate) high: f32,
 }
 
+/// Models of builds before have fewer: what they lack counts nothing.
+fn read_example_terms<'de, D: Deserializer<'de>>(from: D) -> Result<[ExampleTerm; EXAMPLE_TERMS], D::Error> {
+    let read = Vec::<ExampleTerm>::deserialize(from)?;
+    let mut terms = [ExampleTerm::default(); EXAMPLE_TERMS];
+    let known = terms.get_mut(..read.len());
+    known.ok_or_else(|| D::Error::invalid_length(read.len(), &"fewer terms"))?.copy_from_slice(&read);
+    Ok(terms)
+}
+
 /// What is known of a class that so many others are better than: the higher, the likelier.
 pub(crate) fn class_terms(scale: f32, first: f32, score: f32, rank: usize) -> [f64; CLASS_TERMS] {
     let distance = distance(scale, first, score);
@@ -82,6 +96,9 @@ pub(crate) fn example_terms(scale: f32, best: &[f32], known_features: usize) -> 
     }
     terms[DISTANT_RANKS.len()] = (known_features as f64).ln_1p();
     terms[DISTANT_RANKS.len() + 1] = f64::from(first) / f64::from(scale);
+    for (term, rank) in terms[DISTANT_RANKS.len() + 2..].iter_mut().zip(FAR_RANKS) {
+        *term = distance(scale, first, at(rank));
+    }
     terms
 }
 
@@ -242,6 +259,19 @@ mod tests {
             let best = probabilities(&calibration, &scores[..scores.len().min(RANKS)], 3, 1000);
             prop_assert_eq!(&all[..best.len()], &best[..]);
         }
+    }
+
+    #[test]
+    fn terms_that_a_file_lacks_count_nothing_and_more_are_an_error() {
+        let terms = |count: usize| {
+            let mut text = serde_json::to_value(calibration(LabelsPerExample::One)).unwrap();
+            let term = text["example-terms"][0].clone();
+            text["example-terms"] = vec![term; count].into();
+            serde_json::from_value::<Calibration>(text).map(|read| read.example_terms)
+        };
+        let six = terms(6).unwrap();
+        assert_eq!((six[5].weight, six[6], six[7]), (0.7, ExampleTerm::default(), ExampleTerm::default()));
+        assert!(terms(EXAMPLE_TERMS).is_ok() && terms(EXAMPLE_TERMS + 1).is_err());
     }
 
     #[test]

@@ -4,13 +4,13 @@
 //! examples are ranked that a model has not seen, those kept aside by the model itself or
 //! each by the fold without it, and a logistic regression learns from how their best scores
 //! lie to each other which classes are true.
-//! Newton's method on ten numbers: the cost is that of the ranking.
+//! Newton's method on a dozen numbers: the cost is that of the ranking.
 
-use crate::data::Examples;
 use crate::model::{
     CLASS_TERMS, Calibration, EXAMPLE_TERMS, ExampleTerm, Model, RANKS, class_terms, example_terms,
 };
 use crate::predict::{Ask, Predictor, Ranked, TopK};
+use crate::train::unseen::Unseen;
 
 /// Fewer held-out examples than this say nothing.
 const EXAMPLES_MIN: usize = 10;
@@ -26,18 +26,16 @@ const ITERATIONS_MAX: usize = 100;
 
 /// How the scores of a model become probabilities, as models show it with examples that
 /// they have not seen, be it that model or some like it; none if there are too few of them.
-pub(super) fn calibrate(
-    judges: &[(Predictor<&Model>, &[u32])],
-    examples: &Examples<'_>,
-) -> Option<Calibration> {
-    let rank = |(predictor, held_out): &(Predictor<&Model>, &[u32])| {
-        predictor.rank(examples, held_out, Ask::best(RANKS))
+pub(super) fn calibrate(judges: &[(Predictor<&Model>, &Unseen)]) -> Option<Calibration> {
+    let rank = |(predictor, unseen): &(Predictor<&Model>, &Unseen)| {
+        predictor.rank(&unseen.examples(), unseen.ids(), Ask::best(RANKS))
     };
     let rankings: Vec<TopK> = judges.iter().map(rank).collect();
-    let mut ranked: Vec<(Ranked<'_>, usize)> = Vec::new();
-    for (ranking, (_, held_out)) in rankings.iter().zip(judges) {
-        ranked
-            .extend(held_out.iter().enumerate().map(|(i, &example)| (ranking.example(i), example as usize)));
+    let mut ranked: Vec<(Ranked<'_>, Shown<'_>)> = Vec::new();
+    for (ranking, (_, unseen)) in rankings.iter().zip(judges) {
+        let examples = unseen.examples();
+        let shown = |i| Shown { num_features: examples.features(i).0.len(), labels: examples.labels(i) };
+        ranked.extend((0..examples.len()).map(|i| (ranking.example(i), shown(i))));
     }
     ranked.retain(|(best, _)| is_ranked(best.scores));
     if ranked.len() < EXAMPLES_MIN {
@@ -45,19 +43,18 @@ pub(super) fn calibrate(
     }
     let scale = mean_distance(ranked.iter().map(|(best, _)| best.scores));
     let mut pairs = Vec::with_capacity(ranked.len() * RANKS);
-    for &(best, example) in &ranked {
-        let of_example = example_terms(scale, best.scores, examples.features(example).0.len());
+    for &(best, Shown { num_features, labels }) in &ranked {
+        let of_example = example_terms(scale, best.scores, num_features);
         for (rank, (&class, &score)) in best.classes.iter().zip(best.scores).enumerate() {
             let mut terms = [0.0; TERMS];
             terms[..CLASS_TERMS].copy_from_slice(&class_terms(scale, best.scores[0], score, rank));
             terms[CLASS_TERMS..].copy_from_slice(&of_example);
-            let is_true = examples.labels(example).binary_search(&class).is_ok();
+            let is_true = labels.binary_search(&class).is_ok();
             // The first answers are looked at most.
             pairs.push(Pair { terms, is_true, counts: ((rank + 1) as f64).powf(-1.5) });
         }
     }
-    let mut known: Vec<usize> =
-        ranked.iter().map(|&(_, example)| examples.features(example).0.len()).collect();
+    let mut known: Vec<usize> = ranked.iter().map(|(_, shown)| shown.num_features).collect();
     known.sort_unstable();
     let fitted = Regression::of(&pairs).fit();
     if !fitted.iter().all(|&weight| (weight as f32).is_finite()) {
@@ -80,6 +77,13 @@ pub(super) fn calibrate(
         bias: fitted[TERMS] as f32,
         least_known: known[known.len() / UNUSUAL],
     })
+}
+
+/// What a calibration has to know of an example.
+#[derive(Clone, Copy)]
+struct Shown<'a> {
+    num_features: usize,
+    labels: &'a [u32],
 }
 
 /// Whether the scores of an example mean anything.
@@ -270,7 +274,7 @@ mod tests {
 
     #[test]
     fn the_weights_that_made_the_data_are_found() {
-        let expected = [1.0, 0.5, 2.0, -1.0, 0.3, 0.0, 0.8, -0.4, 0.2, -0.7];
+        let expected = [1.0, 0.5, 2.0, -1.0, 0.3, 0.0, 0.8, -0.4, 0.2, 0.6, -0.2, -0.7];
         let pairs = pairs(&expected, 20_000);
         let found = Regression::of(&pairs).fit();
         for (found, expected) in found.iter().zip(&expected) {
@@ -280,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_lower_score_is_never_likelier() {
-        let pairs = pairs(&[-0.5, 0.5, -0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 2_000);
+        let pairs = pairs(&[-0.5, 0.5, -0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 2_000);
         let found = Regression::of(&pairs).fit();
         assert_eq!((found[0], found[2]), (0.0, 0.0));
         // What the other two explained is noise now, and takes a little of it.
@@ -298,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_term_that_never_changes_has_no_weight() {
-        let mut pairs = pairs(&[1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 500);
+        let mut pairs = pairs(&[1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], 500);
         pairs.iter_mut().for_each(|pair| pair.terms[5] = 1e6);
         let found = Regression::of(&pairs).fit();
         assert_eq!(found[5], 0.0);

@@ -34,6 +34,7 @@ mod state;
 mod step;
 pub mod tensorboard;
 mod trainer;
+mod unseen;
 
 pub use config::{AUTO, ClassStart, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
 pub use context::StepContext;

@@ -23,6 +23,7 @@ use super::sparse::SparseTraining;
 use super::stages::{Stage, StageClock, StageTimes};
 use super::state::{Progress, TrainingState};
 use super::step::{Proposer, Step};
+use super::unseen::Unseen;
 use crate::collective::Shard;
 use crate::data::Examples;
 use crate::hashing::RefreshSchedule;
@@ -65,6 +66,8 @@ pub struct Trainer<'a> {
     /// Examples that are trained on, in this epoch's order.
     order: Vec<u32>,
     order_epoch: Option<usize>,
+    /// Those kept apart, as new ones look; they judge.
+    unseen: Unseen,
     /// Who judges instead of examples that nobody trains on.
     folds: Folds<'a>,
     /// False for a new sampler, unless its tables were kept: at the start and where sparse
@@ -181,8 +184,10 @@ impl<'a> Trainer<'a> {
 
     fn shuffle(&mut self, epoch: usize) {
         let config = &self.state.config;
-        if self.state.progress.position == 0 && config.held_out_max() == 0 {
-            self.order.extend(self.state.held_out.take().into_iter().flatten());
+        let come_back = self.state.progress.position == 0 && config.held_out_max() == 0;
+        if let Some(held_out) = self.state.held_out.take_if(|_| come_back) {
+            self.order.extend(held_out);
+            self.unseen = Unseen::default();
         }
         if let Some(rehearsal) = &self.state.rehearsal {
             rehearsal.leave_epoch(&mut self.order, &self.examples, config.seed, epoch);

@@ -108,11 +108,14 @@ impl TrainConfig {
     pub fn auto(size: DataSize) -> (Self, Vec<String>) {
         let DataSize { examples: count, classes, feature_values, labels } = size;
         let has_few_classes = classes < 1000;
+        let labels_mean = (labels as f32 / count.max(1) as f32).max(1.0);
         let (epochs, batch) = match count {
             0..10_000 => (10, 256),
             10_000..50_000 if has_few_classes => (5, 256),
             10_000..50_000 => (4, 256),
-            50_000..200_000 => (3, 256),
+            // A batch of examples with many labels moves as many rows as a larger one of others.
+            50_000..200_000 if labels_mean > 2.0 => (3, 256),
+            50_000..200_000 => (3, 512),
             200_000..700_000 => (3, 1024),
             _ => (2, 1024),
         };
@@ -136,7 +139,6 @@ impl TrainConfig {
         let fits = entries_at_most <= SPARSE_ENTRIES_MAX;
         // The more labels an example has, the more rows it moves; and where classes
         // are few, many examples of a batch move the same row.
-        let labels_mean = (labels as f32 / count.max(1) as f32).max(1.0);
         let rate = if has_few_classes { 1.0 } else { SparseConfig::default().rate } / labels_mean;
         let sparse = fits.then(|| SparseConfig { rate, ..SparseConfig::default() });
         why.push(match fits {
@@ -197,14 +199,23 @@ mod tests {
             (10_000, 999, (5, 256, 100, Some(1.0))),
             (10_000, 1_000, (4, 256, 100, usual)),
             (49_999, 50, (5, 256, 50, Some(1.0))),
-            (50_000, 50_000, (3, 256, 100, usual)),
-            (199_999, 7_000, (3, 256, 140, usual)),
+            (50_000, 50_000, (3, 512, 100, usual)),
+            (199_999, 7_000, (3, 512, 140, usual)),
             (200_000, 20_000, (3, 1024, 160, usual)),
             (699_999, 20_000, (3, 1024, 200, usual)),
             (700_000, 20_000, (2, 1024, 200, usual)),
         ] {
             assert_eq!(auto(examples, classes), expected, "{examples} examples of {classes} classes");
         }
+    }
+
+    #[test]
+    fn auto_takes_fewer_examples_a_batch_where_they_have_many_labels() {
+        let batch = |labels| {
+            let size = DataSize { examples: 60_000, classes: 9_000, feature_values: 900_000, labels };
+            TrainConfig::auto(size).0.batch
+        };
+        assert_eq!((batch(120_000), batch(120_001)), (512, 256));
     }
 
     #[test]

@@ -43,7 +43,7 @@ const DENSE_CANDIDATES: usize = 50;
 /// What each part of a model scores the candidates of held-out examples.
 /// True labels are candidates like any other class: only if they are found.
 pub(super) struct HeldOutScores<'a> {
-    examples: &'a Examples<'a>,
+    examples: Examples<'a>,
     held_out: &'a [u32],
     candidates: Vec<Vec<HeldOutCandidate>>,
 }
@@ -60,14 +60,13 @@ impl<'a> HeldOutScores<'a> {
     pub(super) fn new(
         cpu: Cpu,
         (model, shard): (&Model, &Shard),
-        examples: &'a Examples<'a>,
-        held_out: &'a [u32],
+        (examples, held_out): (Examples<'a>, &'a [u32]),
         near: &NearClasses,
     ) -> Self {
         let mut activations = Activations::default();
         let network = &model.network;
         let sum = shard.sum_over_features(network.config.num_features);
-        network.embed_summed(cpu, examples, held_out, &mut activations, sum);
+        network.embed_summed(cpu, &examples, held_out, &mut activations, sum);
         let embeddings = activations.embeddings();
         let (vectors, bias) = (network.output.view(), &network.output.bias);
         let mut best = TopK::new(DENSE_CANDIDATES);
@@ -274,7 +273,7 @@ mod tests {
         model.sparse = Some(part);
         let shard = Shard::whole(CLASSES);
         let view = data.view();
-        let scores = HeldOutScores::new(Cpu::detect(), (&model, &shard), &view, &all, &near);
+        let scores = HeldOutScores::new(Cpu::detect(), (&model, &shard), (view, &all), &near);
         best_blend([&scores].into_iter())
     }
 

@@ -8,13 +8,14 @@ use crate::collective::Shard;
 use crate::data::Examples;
 use crate::model::{Model, Neighbours};
 use crate::sampling::{FeatureIndex, NearClasses, Truths};
+use crate::train::unseen::Unseen;
 
 /// A model with examples that it has not seen: the one that is chosen for, or one that is
 /// trained like it on most of its examples.
 pub(in crate::train) struct Judge<'a> {
     pub(in crate::train) model: &'a mut Model,
     pub(in crate::train) trained_on: &'a [u32],
-    pub(in crate::train) held_out: &'a [u32],
+    pub(in crate::train) unseen: &'a Unseen,
 }
 
 /// How much parts of a model count.
@@ -33,16 +34,16 @@ pub(in crate::train) fn choose<'a>(
     cpu: Cpu,
     config: &SparseConfig,
     shard: &Shard,
-    examples: &'a Examples<'a>,
+    examples: &Examples<'_>,
     judges: &mut Vec<Judge<'a>>,
     with_nearest: bool,
 ) -> Option<Choice> {
-    judges.retain(|judge| judge.model.sparse.is_some() && !judge.held_out.is_empty());
+    judges.retain(|judge| judge.model.sparse.is_some() && !judge.unseen.is_empty());
     if judges.is_empty() {
         return None;
     }
     let scores: Vec<HeldOutScores<'_>> =
-        judges.iter().map(|judge| judge.scores(cpu, config, shard, examples)).collect();
+        judges.iter().map(|judge| judge.scores(cpu, config, shard)).collect();
     let blend = best_blend(scores.iter());
     let mut weight = 0.0;
     let mut kept = Vec::new();
@@ -81,21 +82,16 @@ impl Choice {
 
 impl<'a> Judge<'a> {
     /// What each part of the model scores the examples that it has not seen.
-    fn scores(
-        &self,
-        cpu: Cpu,
-        config: &SparseConfig,
-        shard: &Shard,
-        examples: &'a Examples<'a>,
-    ) -> HeldOutScores<'a> {
+    fn scores(&self, cpu: Cpu, config: &SparseConfig, shard: &Shard) -> HeldOutScores<'a> {
+        let examples = self.unseen.examples();
         let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
         if let Some(part) = &self.model.sparse {
             let counts = &self.model.frequencies.examples_of_class;
             index.refresh_on(shard, part, examples.num_features, counts);
         }
         let (normalise, wanted) = (self.model.network.config.normalise, config.negatives);
-        index.propose(cpu, (examples, self.held_out), normalise, wanted, Truths::Kept, &mut near);
-        HeldOutScores::new(cpu, (self.model, shard), examples, self.held_out, &near)
+        index.propose(cpu, (&examples, self.unseen.ids()), normalise, wanted, Truths::Kept, &mut near);
+        HeldOutScores::new(cpu, (self.model, shard), (examples, self.unseen.ids()), &near)
     }
 
     /// The nearest examples of all classes.

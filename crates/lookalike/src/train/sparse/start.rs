@@ -10,6 +10,7 @@ use crate::data::Examples;
 use crate::model::{ExamplesOfClass, Model, Normalise, SparsePart, SparseStart};
 use crate::sampling::{FeatureIndex, NearClasses, Truths};
 use crate::train::held_out::HeldOut;
+use crate::train::unseen::{FeatureCounts, Unseen};
 
 /// How many times better logarithms must rank before training to be taken.
 /// Centroids gain more by training: where both started alike, they ended ahead.
@@ -29,17 +30,21 @@ pub(in crate::train) fn judged_start(
     model: (&Model, &Shard),
     examples: &Examples<'_>,
     order: &[u32],
-    held_out: &HeldOut,
+    (held_out, counts): (&HeldOut, &FeatureCounts),
 ) -> SparseStart {
     let value = |start| match held_out {
         HeldOut::Apart(apart) if apart.is_empty() => 0,
-        HeldOut::Apart(apart) => value_of_start(cpu, config, model, examples, (order, apart), start),
+        HeldOut::Apart(apart) => {
+            let unseen = Unseen::of(examples, apart, counts);
+            value_of_start(cpu, config, model, examples, (order, &unseen), start)
+        }
         HeldOut::InFolds(in_folds) => in_folds
             .iter()
             .map(|fold| {
                 let others = order.iter().filter(|&i| fold.binary_search(i).is_err());
                 let others: Vec<u32> = others.copied().collect();
-                value_of_start(cpu, config, model, examples, (&others, fold), start)
+                let unseen = Unseen::of(examples, fold, counts);
+                value_of_start(cpu, config, model, examples, (&others, &unseen), start)
             })
             .sum(),
     };
@@ -47,13 +52,13 @@ pub(in crate::train) fn judged_start(
     if log as f64 > LOG_LEAD * centroid as f64 { SparseStart::LogMean } else { SparseStart::Centroid }
 }
 
-/// How well a sparse part of the examples `chosen` ranks the `held_out` ones.
+/// How well a sparse part of the examples `chosen` ranks the unseen ones.
 fn value_of_start(
     cpu: Cpu,
     config: &SparseConfig,
     (model, shard): (&Model, &Shard),
     examples: &Examples<'_>,
-    (chosen, held_out): (&[u32], &[u32]),
+    (chosen, unseen): (&[u32], &Unseen),
     start: SparseStart,
 ) -> u64 {
     let (normalise, counts) = (model.network.config.normalise, &model.frequencies.examples_of_class);
@@ -62,8 +67,9 @@ fn value_of_start(
     let (mut index, mut near) = (FeatureIndex::default(), NearClasses::default());
     index.refresh_on(shard, &part, examples.num_features, counts);
     let places = PLACES.map(|(k, _)| k).into_iter().max().unwrap_or(1);
-    index.propose(cpu, (examples, held_out), normalise, places, Truths::Kept, &mut near);
-    let truths = held_out.iter().map(|&example| examples.labels(example as usize));
+    let new = unseen.examples();
+    index.propose(cpu, (&new, unseen.ids()), normalise, places, Truths::Kept, &mut near);
+    let truths = (0..new.len()).map(|example| new.labels(example));
     truths.enumerate().map(|(i, truths)| precision(&PLACES, near.of(i), truths)).sum()
 }
 
@@ -127,7 +133,8 @@ mod tests {
         let model = Model::new(Network::zeroed(shape), ClassFrequencies::of(&view));
         let order = |held_out: &[u32]| -> Vec<u32> { (0..160).filter(|i| !held_out.contains(i)).collect() };
         let start = |order: &[u32], held_out: HeldOut| {
-            judged_start(Cpu::detect(), &config, (&model, &Shard::whole(51)), &view, order, &held_out)
+            let judges = (&held_out, &FeatureCounts::of(&view));
+            judged_start(Cpu::detect(), &config, (&model, &Shard::whole(51)), &view, order, judges)
         };
         let apart = |held_out: &[u32]| start(&order(held_out), HeldOut::Apart(held_out.into()));
         // The centroid of class 0 is near to none of its examples.

@@ -9,6 +9,7 @@ use crate::model::Model;
 use crate::predict::{self, INDEXED_CLASSES_MIN, Predictor};
 use crate::train::calibrate::calibrate;
 use crate::train::sparse::{self, Judge};
+use crate::train::unseen::Unseen;
 
 /// Examples that judge a search index at most.
 const JUDGES_MAX: usize = 500;
@@ -52,8 +53,7 @@ impl Trainer<'_> {
 
     /// This trainer's model as one of those that choose.
     fn as_judge(&mut self) -> Judge<'_> {
-        let held_out = self.state.held_out.as_deref().unwrap_or_default();
-        Judge { model: &mut self.model, trained_on: &self.order, held_out }
+        Judge { model: &mut self.model, trained_on: &self.order, unseen: &self.unseen }
     }
 
     /// Lets judges say how the model's scores, as they are now, become probabilities; the
@@ -66,15 +66,15 @@ impl Trainer<'_> {
         let alone = std::slice::from_ref(&*self);
         let judges = if self.folds.is_empty() { alone } else { self.folds.trainers() };
         let judges: Vec<_> = judges.iter().filter_map(Trainer::predictor).collect();
-        let calibration = calibrate(&judges, &self.examples);
+        let calibration = calibrate(&judges);
         self.model.calibration = calibration;
         self.state.progress.train_seconds += start.elapsed().as_secs_f64();
     }
 
     /// The model as it is now, and what it has not seen, if there is any.
-    fn predictor(&self) -> Option<(Predictor<&Model>, &[u32])> {
-        let held_out = self.state.held_out.as_deref().filter(|held_out| !held_out.is_empty())?;
-        Some((Predictor::in_training(&self.shard, &self.model, self.cpu), held_out))
+    fn predictor(&self) -> Option<(Predictor<&Model>, &Unseen)> {
+        let predictor = || Predictor::in_training(&self.shard, &self.model, self.cpu);
+        (!self.unseen.is_empty()).then(|| (predictor(), &self.unseen))
     }
 
     /// Gives the model, as it is now, a search index; the next step makes it worthless.

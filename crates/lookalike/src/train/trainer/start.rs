@@ -24,6 +24,7 @@ use crate::train::sparse::{SparseTraining, judged_start};
 use crate::train::stages::StageTimes;
 use crate::train::state::{BestScore, Checkpoint, Progress, TrainingState};
 use crate::train::step::{Proposer, Step};
+use crate::train::unseen::{FeatureCounts, Unseen};
 
 impl<'a> Trainer<'a> {
     /// A new model for these examples.
@@ -124,9 +125,13 @@ impl<'a> Trainer<'a> {
             }
             None => HeldOut::choose(&mut order, config, &examples),
         };
+        let counts = FeatureCounts::of(&examples);
         let mut sparse = config.sparse.map(|sparse| {
             if model.sparse.is_none() {
-                let judged = || judged_start(cpu, &sparse, (&model, &shard), &examples, &order, &held_out);
+                let judged = || {
+                    let judges = (&held_out, &counts);
+                    judged_start(cpu, &sparse, (&model, &shard), &examples, &order, judges)
+                };
                 let start = sparse_start.unwrap_or_else(judged);
                 SparseTraining::start(cpu, sparse, &shard, &mut model, &examples, &order, start)
             } else {
@@ -139,6 +144,7 @@ impl<'a> Trainer<'a> {
             HeldOut::Apart(apart) => ((held_out_max > 0 || !apart.is_empty()).then_some(apart), Vec::new()),
             HeldOut::InFolds(in_folds) => (None, in_folds),
         };
+        let unseen = Unseen::of(&examples, apart.as_deref().unwrap_or_default(), &counts);
         state.held_out = apart;
         if let Some(rehearsal) = &state.rehearsal {
             rehearsal.leave_epoch(&mut order, &examples, config.seed, state.progress.epoch);
@@ -168,6 +174,7 @@ impl<'a> Trainer<'a> {
             sparse,
             times: StageTimes::default(),
             order,
+            unseen,
             order_epoch: None,
             has_tables,
             folds: Folds::new(in_folds),
