@@ -306,8 +306,12 @@ impl MeanWorker {
             let factor = weight * normalise.factor(values);
             total += weight;
             for (&id, &value) in ids.iter().zip(values) {
-                self.sums[id as usize] += value * factor;
-                self.seen.push(id);
+                let sum = &mut self.sums[id as usize];
+                // Again where a sum has come back to 0: once is left below.
+                if *sum == 0.0 {
+                    self.seen.push(id);
+                }
+                *sum += value * factor;
             }
         }
         self.seen.sort_unstable();
@@ -348,7 +352,7 @@ impl MeanWorker {
 /// Leaves the entries of largest size, in the order of features.
 fn leave_largest(row: &mut Vec<(u32, f32)>, most: usize) {
     if row.len() > most {
-        row.sort_unstable_by(|a, b| b.1.abs().total_cmp(&a.1.abs()).then(a.0.cmp(&b.0)));
+        row.select_nth_unstable_by(most, |a, b| b.1.abs().total_cmp(&a.1.abs()).then(a.0.cmp(&b.0)));
         row.truncate(most);
         row.sort_unstable_by_key(|&(id, _)| id);
     }
