@@ -15,7 +15,7 @@
 //!
 //! Where the tables give more than is trained on, only the best of the found classes are
 //! certain to stay, and nobody is left to stand for the others. So these are drawn too, at
-//! the same rate D / R: some found classes, chosen by lot before any score is known ([`super::lot`]), are
+//! the same rate D / R: some found classes, chosen by lot before any score is known (`lot.rs`), are
 //! *spared*. A spared class that is among the best counts once, like the best; one that is
 //! not stays all the same and stands for its share, `log q = ln(D / R)`. Whether a
 //! class is among the best does not depend on the lot, so the sum is unbiased again.

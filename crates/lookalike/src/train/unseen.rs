@@ -35,9 +35,14 @@ impl FeatureCounts {
         Self { counts, chance: if is_bound { fewest } else { 0 } }
     }
 
+    /// Of a model that other examples have taught more features than can be told from these.
+    pub(super) fn unknown() -> Self {
+        Self { counts: Vec::new(), chance: 0 }
+    }
+
     /// Whether a feature of an example would be one without this example.
     fn would_be(&self, feature: u32) -> bool {
-        self.counts[feature as usize] > self.chance
+        self.chance == 0 || self.counts[feature as usize] > self.chance
     }
 }
 
@@ -111,6 +116,13 @@ mod tests {
         // One example is enough to make a feature here.
         pairs.push([(0, 1.0), (20, 1.0)], &[0]);
         assert_eq!(unseen(&pairs).examples().features(0).0, [0, 2]);
+    }
+
+    #[test]
+    fn a_model_that_has_seen_other_examples_may_know_more() {
+        let pairs = data(20, 2);
+        let unseen = Unseen::of(&pairs.view(), &[3], &FeatureCounts::unknown());
+        assert_eq!(unseen.examples().features(0).0, [0, 2]);
     }
 
     #[test]

@@ -115,6 +115,10 @@ impl<'a> Trainer<'a> {
         // Examples without a label or a weight teach nothing here and are left out.
         let teaches = |&i: &u32| examples.teaches(i as usize);
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
+        let counts = match model.frequencies.num_examples <= order.len() {
+            true => FeatureCounts::of(&examples),
+            false => FeatureCounts::unknown(),
+        };
         let held_out_max = config.held_out_max();
         // Those of a part that was dropped come back with the next epoch.
         let are_out = held_out_max > 0 || state.progress.position > 0;
@@ -125,7 +129,6 @@ impl<'a> Trainer<'a> {
             }
             None => HeldOut::choose(&mut order, config, &examples),
         };
-        let counts = FeatureCounts::of(&examples);
         let mut sparse = config.sparse.map(|sparse| {
             if model.sparse.is_none() {
                 let judged = || {
