@@ -5,7 +5,7 @@
 //! feature where two make one, and to the model it points at that one example. In new text the
 //! same word is unknown. With such features held-out examples are easier than new ones, so
 //! what they say of the parts that know rare features, and of how sure answers are, is too
-//! good: on GeoNames most of the calibration error came from it (docs/notes/calibration.md).
+//! good: a sixth of the calibration error on GeoNames came from it (docs/notes/calibration.md).
 //! So they are judged without them: a feature stays if enough *other* examples have it, enough
 //! being what the rarest feature of all has. Where that would be much of what examples have
 //! the rarest is no bound that somebody drew (vectors have all of their numbers), and all stay.
@@ -35,7 +35,8 @@ impl FeatureCounts {
         Self { counts, chance: if is_bound { fewest } else { 0 } }
     }
 
-    /// Of a model that other examples have taught more features than can be told from these.
+    /// Where nobody asks, and of a model that has learnt features from other examples, too: all
+    /// count as known.
     pub(super) fn unknown() -> Self {
         Self { counts: Vec::new(), chance: 0 }
     }

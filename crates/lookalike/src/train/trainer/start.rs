@@ -115,11 +115,12 @@ impl<'a> Trainer<'a> {
         // Examples without a label or a weight teach nothing here and are left out.
         let teaches = |&i: &u32| examples.teaches(i as usize);
         let mut order: Vec<u32> = (0..examples.len() as u32).filter(teaches).collect();
-        let counts = match model.frequencies.num_examples <= order.len() {
-            true => FeatureCounts::of(&examples),
-            false => FeatureCounts::unknown(),
-        };
         let held_out_max = config.held_out_max();
+        let has_seen_others = model.frequencies.num_examples > order.len();
+        let counts = match held_out_max == 0 || has_seen_others {
+            true => FeatureCounts::unknown(),
+            false => FeatureCounts::of(&examples),
+        };
         // Those of a part that was dropped come back with the next epoch.
         let are_out = held_out_max > 0 || state.progress.position > 0;
         let held_out = match state.held_out.take().filter(|_| are_out) {

@@ -64,6 +64,26 @@ fn examples_kept_apart_are_never_trained_on() {
     assert_eq!(unknown_to(&finish(trainer()), &new), held_out);
 }
 
+/// Each example shares its last feature with one other.
+#[test]
+fn judges_lack_the_features_that_they_made_themselves() {
+    let mut data = Dataset::empty(110, 10);
+    let features = |i: u32| [0, 1, 2, 3, 4 + i / 2].map(|feature| (feature, 1.0));
+    (0..200).for_each(|i| data.push(features(i), &[i % 10]));
+    let sparse = SparseConfig { held_out: 4, ..SparseConfig::default() };
+    let (view, shard) = (data.view(), Shard::whole(10));
+    let of_judges = |others: usize| {
+        let mut checkpoint = start::new_checkpoint(config(sparse), &shard, &view);
+        checkpoint.model.frequencies.num_examples += others;
+        let trainer = Trainer::start(checkpoint, shard.clone(), view, Cpu::detect(), None).unwrap();
+        let judges = trainer.unseen.examples();
+        (0..judges.len()).map(|i| judges.features(i).0.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(of_judges(0), [4; 4]);
+    // Others may have taught them to a model that is trained further.
+    assert_eq!(of_judges(1), [5; 4]);
+}
+
 /// Each fold has not seen what it judges; the model has seen all.
 #[test]
 fn folds_are_never_trained_on_what_they_judge() {
