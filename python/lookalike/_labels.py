@@ -108,6 +108,11 @@ def classes_of(y: Any) -> NDArray[Any]:
     return classes
 
 
+def are_numbers(classes: NDArray[Any]) -> bool:
+    """Whether the classes are 0, 1, 2, …, which is what a model calls classes without names."""
+    return classes.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes)))
+
+
 def places_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     """Where labels stand in `classes`, which need not be sorted; -1 for those that are not there.
 

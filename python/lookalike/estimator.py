@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from lookalike import _features, _labels, _native, _weights
+from lookalike import _features, _labels, _native, _saving, _weights
 from lookalike._progress import InterruptedTraining, Progress
 from lookalike._settings import merged, training_settings
 
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
 else:
     from sklearn.base import BaseEstimator, ClassifierMixin
 
-_ESTIMATOR_FILE = "estimator.json"
-_TRAINING_FILE = "training.safetensors"
 _MATRIX_ELEMENTS_MAX = 1 << 31
 # Parameters that are no settings of the library by the same name; all others are.
 _NO_SETTINGS = ("random_state", "preset", "settings", "text", "threads", "verbose", "class_weight")
@@ -326,9 +322,10 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         return places.astype(np.int64)
 
     def _set_classes(self, classes: NDArray[Any]) -> None:
-        if self._model.class_names() is not None:
-            self._model.set_names([str(label) for label in classes])
         self.classes_ = classes
+        names = [str(label) for label in classes]
+        if all(names) and (self._model.class_names() is not None or not _labels.are_numbers(classes)):
+            self._model.set_names(names)
 
     def _train(
         self,
@@ -370,7 +367,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         finally:
             self.history_ = progress.close()
         if self._vectoriser is not None:
-            self._model.set_text(self._vectoriser, [str(label) for label in self.classes_])
+            self._model.set_text(self._vectoriser, [str(label) for label in known])
+        self._set_classes(known)
         self._warn_if_interrupted(outcome)
 
     @staticmethod
@@ -619,42 +617,23 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         has none.
         """
         check_is_fitted(self)
-        own = {
-            "parameters": self.get_params(),
-            "classes": self.classes_.tolist(),
-            "classes_dtype": self.classes_.dtype.str,
-            "history": self.history_,
-        }
-        try:
-            text = json.dumps(own)
-        except TypeError as error:
-            raise TypeError(f"labels or parameters can't be saved: {error}") from None
-        self._model.save(directory, with_training_state)
-        (Path(directory) / _ESTIMATOR_FILE).write_text(text, encoding="utf-8")
+        _saving.write(
+            directory, self._model, self.classes_, self.get_params(), self.history_, with_training_state
+        )
 
     @classmethod
     def load(cls, directory: str | PathLike[str]) -> Self:
         """Reads a model directory, written by `save` or by the command line."""
-        folder = Path(directory)
-        model = _native.Model.load(folder, (folder / _TRAINING_FILE).exists())
-        described = json.loads(model.describe())
-        own = folder / _ESTIMATOR_FILE
-        if own.exists():
-            saved = json.loads(own.read_text(encoding="utf-8"))
-            estimator = cls(**saved["parameters"])
-            classes = np.array(saved["classes"], dtype=saved["classes_dtype"])
-            estimator.classes_ = _as_named(classes, model.class_names())
-            estimator.history_ = saved["history"]
-        else:
-            # What a model's settings leave out is as in `"plain"`, whatever data it is fitted to.
-            estimator = cls(preset="plain", settings=described["training"])
-            names = model.class_names()
-            count = described["network"]["num-classes"]
-            estimator.classes_ = np.arange(count) if names is None else np.array(names)
-            estimator.history_ = []
+        saved = _saving.read(directory)
+        described = json.loads(saved.model.describe())
+        # What a model's settings leave out is as in `"plain"`, whatever data it is fitted to.
+        made_elsewhere = {"preset": "plain", "settings": described["training"]}
+        estimator = cls(**(made_elsewhere if saved.parameters is None else saved.parameters))
+        estimator.classes_ = saved.classes
+        estimator.history_ = saved.history
         estimator.settings_ = described["training"]
-        estimator._model = model
-        estimator._vectoriser = model.vectoriser()
+        estimator._model = saved.model
+        estimator._vectoriser = saved.model.vectoriser()
         estimator.n_features_in_ = described["network"]["num-features"]
         return estimator
 
@@ -664,14 +643,14 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if "_model" in state:
-            state["_model"] = _to_files(state["_model"])
+            state["_model"] = _saving.to_files(state["_model"])
             state.pop("_vectoriser")
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state = dict(state)
         if "_model" in state:
-            state["_model"] = _from_files(state["_model"])
+            state["_model"] = _saving.from_files(state["_model"])
             state["_vectoriser"] = state["_model"].vectoriser()
         super().__setstate__(state)
 
@@ -683,27 +662,3 @@ def _metrics_at(k: Sequence[int]) -> str:
 def _check_lengths(features: Features, encoded: _labels.Encoded) -> None:
     if len(features[0]) - 1 != len(encoded.unknown):
         raise ValueError(f"X has {len(features[0]) - 1} examples, but y has labels of {len(encoded.unknown)}")
-
-
-def _as_named(classes: NDArray[Any], names: list[str] | None) -> NDArray[Any]:
-    """The classes as the model names them, should the command line have changed them since."""
-    if names is None or names == [str(label) for label in classes]:
-        return classes
-    try:
-        return np.array(names).astype(classes.dtype if classes.dtype.kind in "iu" else np.array(names).dtype)
-    except ValueError:
-        return np.array(names)
-
-
-def _to_files(model: _native.Model) -> dict[str, bytes]:
-    with tempfile.TemporaryDirectory() as folder:
-        directory = Path(folder) / "model"
-        model.save(directory, True)
-        return {file.name: file.read_bytes() for file in directory.iterdir()}
-
-
-def _from_files(files: dict[str, bytes]) -> _native.Model:
-    with tempfile.TemporaryDirectory() as folder:
-        for name, content in files.items():
-            (Path(folder) / name).write_bytes(content)
-        return _native.Model.load(folder, _TRAINING_FILE in files)

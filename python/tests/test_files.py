@@ -263,6 +263,32 @@ def test_a_saved_text_model_takes_texts(tmp_path):
     assert ExtremeClassifier.load(tmp_path / "model").classes_.dtype.kind == "U", "names are in the model too"
 
 
+def test_labels_of_vectors_are_names_in_the_model(command, tmp_path):
+    vectors = np.eye(3)[[0, 1, 2] * 6]
+    model = ExtremeClassifier("full", preset="plain", epochs=60, lr=0.05)
+    model.fit(vectors, ["ant", "bee", "cow"] * 6).save(tmp_path / "model")
+    listed = run(command, "classes", "list", tmp_path / "model").splitlines()[-3:]
+    assert [line.split()[1] for line in listed] == ["ant", "bee", "cow"]
+    # What the command line does to a model does not lose its labels.
+    run(command, "classes", "remove", tmp_path / "model", "bee")
+    loaded = ExtremeClassifier.load(tmp_path / "model")
+    assert loaded.classes_.tolist() == ["ant", "cow"]
+    assert loaded.predict(vectors[[0, 2]]).tolist() == ["ant", "cow"]
+
+
+@pytest.mark.parametrize("labels", [["x", "y"], [0, 1], [7, 9]])
+def test_the_model_says_which_classes_there_are(tmp_path, labels):
+    """A crash after the model was exchanged leaves the other model's file beside it."""
+    vectors = np.eye(3)[[0, 1, 2] * 6]
+    model = ExtremeClassifier("full", preset="plain", epochs=2)
+    model.fit(vectors, ["ant", "bee", "cow"] * 6).save(tmp_path / "model")
+    before = (tmp_path / "model" / "estimator.json").read_text()
+    model.fit(vectors[:, :2], (labels * 9)).save(tmp_path / "model")
+    assert ExtremeClassifier.load(tmp_path / "model").classes_.tolist() == labels
+    (tmp_path / "model" / "estimator.json").write_text(before)
+    assert ExtremeClassifier.load(tmp_path / "model").classes_.astype(str).tolist() == [*map(str, labels)]
+
+
 def test_weights_are_those_of_the_safetensors_file(generated, tmp_path):
     train, _ = generated
     model = ExtremeClassifier("uniform", **SETTINGS, settings={"storage": "f32"}).fit(train.X, train.Y)
