@@ -31,6 +31,7 @@ pub use embeddings::Embeddings;
 pub(crate) use examples_of_class::ExamplesOfClass;
 pub(crate) use hidden::EXAMPLES_PER_BLOCK;
 pub use hidden::Hidden;
+pub(crate) use lists::offsets;
 pub use nearest::{Near, NeighbourScratch};
 pub use neighbours::Neighbours;
 pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};

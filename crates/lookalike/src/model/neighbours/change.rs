@@ -33,7 +33,7 @@ impl Parts {
         const GONE: u32 = u32::MAX;
         let mut place = vec![GONE; self.lengths.len()];
         self.members.iter().flatten().for_each(|&example| place[example as usize] = 0);
-        let starts = offsets(&self.lengths);
+        let starts: Vec<u64> = offsets(&self.lengths);
         let (mut lengths, mut features, mut values) = (Vec::new(), Vec::new(), Vec::new());
         for (example, place) in place.iter_mut().enumerate().filter(|(_, place)| **place != GONE) {
             *place = lengths.len() as u32;
@@ -97,7 +97,7 @@ impl Neighbours {
         for (class, members) in parts.members.iter().enumerate() {
             members.iter().for_each(|&example| labels[example as usize].push(class as u32));
         }
-        let starts = offsets(&parts.lengths);
+        let starts: Vec<u64> = offsets(&parts.lengths);
         let mut data = Dataset::empty(num_features, parts.members.len());
         for (range, labels) in starts.windows(2).zip(&labels) {
             let range = range[0] as usize..range[1] as usize;

@@ -29,6 +29,7 @@ use rayon::prelude::*;
 use super::codes::{CodedQuery, Codes};
 use super::kmeans::{self, Points};
 use crate::model::RowsView;
+use crate::model::lists::offsets;
 use crate::predict::Best;
 
 /// Classes in a cluster, about.
@@ -118,8 +119,8 @@ impl Clusters {
         Self {
             groups: Level::of(vectors, bias, &of_group),
             clusters: Level::of(vectors, bias, &clusters),
-            group_offsets: starts(&group_lengths),
-            offsets: starts(&lengths),
+            group_offsets: offsets(&group_lengths),
+            offsets: offsets(&lengths),
             classes: Codes::build(members.len(), vectors.stride, class),
             members,
         }
@@ -232,15 +233,6 @@ fn by_centre(classes: &[u32], centre_of: &[u32], count: usize) -> Vec<Vec<u32>> 
     }
     members.retain(|members| !members.is_empty());
     members
-}
-
-fn starts(lengths: &[u32]) -> Vec<u32> {
-    let mut end = 0;
-    let ends = lengths.iter().map(|&length| {
-        end += length;
-        end
-    });
-    std::iter::once(0).chain(ends).collect()
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@ use crate::collective::{Collective, Shard};
 use crate::data::{DataFingerprint, Examples};
 use crate::hashing::Incremental;
 use crate::model::{ClassFrequencies, Model, Network, SparseStart};
-use crate::optim::NetworkMoments;
 use crate::sampling::{self, SamplerKind};
 use crate::train::changed::ChangedClasses;
 use crate::train::class_start::start_classes;
@@ -22,7 +21,7 @@ use crate::train::held_out::HeldOut;
 use crate::train::sharded;
 use crate::train::sparse::{SparseTraining, judged_start};
 use crate::train::stages::StageTimes;
-use crate::train::state::{BestScore, Checkpoint, Progress, TrainingState};
+use crate::train::state::{Checkpoint, TrainingState};
 use crate::train::step::{Proposer, Step};
 use crate::train::unseen::{FeatureCounts, Unseen};
 
@@ -204,16 +203,7 @@ pub(super) fn new_checkpoint(config: TrainConfig, shard: &Shard, examples: &Exam
     let (features, classes) = (shard.features(examples.num_features), shard.classes());
     let mut network = Network::random_shard(shape, config.init, config.seed, features, classes);
     network.output.bias.fill(config.loss().over_candidates().starting_bias(examples.num_classes));
-    let state = TrainingState {
-        config,
-        progress: Progress::default(),
-        moments: NetworkMoments::of(&network),
-        data: None,
-        held_out: None,
-        rehearsal: None,
-        best: BestScore::default(),
-        refresh: None,
-    };
+    let state = TrainingState::new(config, &network);
     Checkpoint { model: Model::new(network, ClassFrequencies::of(examples)), state }
 }
 
