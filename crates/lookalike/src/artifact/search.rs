@@ -10,7 +10,7 @@ use std::path::Path;
 use super::tensor_file::{Tensor, TensorFile, matrix, vector};
 use super::tensors::check_sum;
 use super::{ModelError, SearchHeader};
-use crate::model::{Clusters, Codes, Level, NetworkConfig, Rows, SearchIndex, offsets};
+use crate::model::{Clusters, CodedRows, Level, NetworkConfig, Rows, SearchIndex, offsets};
 
 const GROUPS: &str = "search.groups";
 const CLUSTERS: &str = "search.clusters";
@@ -90,10 +90,10 @@ fn read_codes(
     name: &str,
     len: usize,
     network: &NetworkConfig,
-) -> Result<Codes, ModelError> {
+) -> Result<CodedRows, ModelError> {
     let width = network.hidden.last().copied().unwrap_or(0);
     let shape = (len, width, lookalike_kernels::padded(width));
-    Ok(Codes {
+    Ok(CodedRows {
         codes: file.read_matrix(&format!("{name}.codes"), shape)?,
         scale: file.read_vector(&format!("{name}.scale"), len)?,
         bias: file.read_vector(&format!("{name}.bias"), len)?,

@@ -37,7 +37,7 @@ pub use neighbours::Neighbours;
 pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};
 pub(crate) use rows::with_numbers;
 pub use rows::{Numbers, Rows, Storage};
-pub use search::{ClusterScratch, Clusters, Codes, Level, SearchIndex, StrongClasses, StrongScratch};
+pub use search::{ClusterScratch, Clusters, CodedRows, Level, SearchIndex, StrongClasses, StrongScratch};
 pub use sparse::{MeanRows, Postings, SparsePart, SparseStart};
 pub use view::{RowData, RowsView};
 

@@ -68,7 +68,10 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self, TrainError> {
         let Checkpoint { model, state } = &checkpoint;
         state.config.check(&examples)?;
-        check_sizes(model, &examples)?;
+        check_sizes([
+            ("features", model.num_features(), examples.num_features),
+            ("classes", model.num_classes(), examples.num_classes),
+        ])?;
         state.config.check_model(model)?;
         let found = DataFingerprint::of(&examples);
         if let Some(expected) = &state.data {
@@ -83,14 +86,10 @@ impl<'a> Trainer<'a> {
         }
         let shard = Shard::new(collective, examples.num_classes);
         let network = &model.network;
-        for (what, model, data) in [
+        check_sizes([
             ("features on this rank", network.input.len, shard.features(examples.num_features).len()),
             ("classes on this rank", network.output.len, shard.classes().len()),
-        ] {
-            if model != data {
-                return Err(TrainError::OtherData { what, model, data });
-            }
-        }
+        ])?;
         Self::start(checkpoint, shard, examples, cpu, None)
     }
 
@@ -221,14 +220,10 @@ pub(super) fn proposer(config: &TrainConfig, model: &Model, shard: &Shard) -> Re
     Ok(Proposer::Sampler(sampler))
 }
 
-fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError> {
-    for (what, model, data) in [
-        ("features", model.num_features(), examples.num_features),
-        ("classes", model.num_classes(), examples.num_classes),
-    ] {
-        if model != data {
-            return Err(TrainError::OtherData { what, model, data });
-        }
+/// Whether what a model has so many of, the data has as many of.
+fn check_sizes(sizes: [(&'static str, usize, usize); 2]) -> Result<(), TrainError> {
+    match sizes.into_iter().find(|(_, model, data)| model != data) {
+        Some((what, model, data)) => Err(TrainError::OtherData { what, model, data }),
+        None => Ok(()),
     }
-    Ok(())
 }
