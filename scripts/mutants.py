@@ -93,7 +93,7 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folders", nargs="+", choices=FOLDERS, default=FOLDERS)
+    parser.add_argument("--folders", nargs="+", default=FOLDERS, help="folders or files of the library")
     parser.add_argument("--sample", type=int, default=30, help="mutants of each folder; 0 for all")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
     return parser.parse_args()
@@ -116,7 +116,8 @@ class Mutant:
 
 
 def mutants_of(folder: str) -> list[Mutant]:
-    command = ["cargo", "mutants", "--package", "lookalike", "--file", f"{SOURCE}/{folder}/**/*.rs"]
+    files = SOURCE / folder if folder.endswith(".rs") else SOURCE / folder / "**" / "*.rs"
+    command = ["cargo", "mutants", "--package", "lookalike", "--file", str(files)]
     # Their own tests are no subject of tests.
     command += ["--exclude", "**/tests.rs", "--list", "--json"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
