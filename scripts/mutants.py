@@ -14,9 +14,10 @@ A change that no test notices is printed: a test is missing, or the line is not 
 cargo-mutants knows what can be changed, and builds everything anew for each change.
 Here its mutants are all compiled into one copy of the library, each behind a switch
 that an environment variable turns (mutant schemata: Untch, Offutt and Harrold 1993), so
-that a mutant costs a run of the tests, up to the first that fails, and no build. What
-can't stand behind a switch (code of constants, for one) counts as not compiling.
-The copy and its build are in target/mutants.
+that a mutant costs no build, and of the tests only those that come to its switch (a run
+without a mutant writes down which), up to the first that fails: it ends the process, and
+those go first that caught much for their time. What can't stand behind a switch (code of
+constants, for one) counts as not compiling. The copy and its build are in target/mutants.
 """
 
 import argparse
@@ -38,23 +39,44 @@ import tree_sitter_rust
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SOURCE = pathlib.Path("crates/lookalike/src")
 FOLDERS = ["hashing", "sampling", "loss", "optim", "train", "metrics", "predict"]
+# Tests of damaged files: long, and of no folder of these.
+LEFT_OUT = ("fuzz-", "data_files-")
 COPY = ROOT / "target" / "mutants" / "tree"
 SWITCH = "LOOKALIKE_MUTANT"
-SWITCH_CODE = f"""
-mod mutant {{
-    static CHOSEN: std::sync::LazyLock<Option<String>> = std::sync::LazyLock::new(|| std::env::var("{SWITCH}").ok());
-    static NUMBER: std::sync::LazyLock<u32> =
-        std::sync::LazyLock::new(|| CHOSEN.as_ref().and_then(|text| text.parse().ok()).unwrap_or(0));
+REACHED = "LOOKALIKE_MUTANTS_REACHED"
+# Without a mutant, the switches that are come to are written down. A panic is a test that
+# fails, and ends the others.
+SWITCH_CODE = """
+mod mutant {
+    use std::io::Write;
+    use std::sync::LazyLock;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    static CHOSEN: LazyLock<u32> = LazyLock::new(|| {
+        std::panic::set_hook(Box::new(|_| std::process::exit(101)));
+        std::env::var("%s").ok().and_then(|text| text.parse().ok()).unwrap_or(0)
+    });
+    static IS_REACHED: [AtomicBool; %d] = [const { AtomicBool::new(false) }; _];
     #[inline]
-    pub(crate) fn is(number: u32) -> bool {{
-        *NUMBER == number
-    }}
-}}
+    pub(crate) fn is(number: u32) -> bool {
+        if *CHOSEN == 0 && !IS_REACHED[number as usize].load(Ordering::Relaxed) {
+            write_down(number);
+        }
+        *CHOSEN == number
+    }
+    #[cold]
+    fn write_down(number: u32) {
+        if !IS_REACHED[number as usize].swap(true, Ordering::Relaxed) && let Ok(path) = std::env::var("%s") {
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+            file.and_then(|mut file| file.write_all(format!("{number}\\n").as_bytes())).unwrap();
+        }
+    }
+}
 """
 # A mutant that computes for so many times what the tests take is caught. Seconds are those
 # of the processor, so that a busy machine catches nothing; one that only waits is given up
 # after this many times as long by the clock.
-PATIENCE, PATIENCE_SECONDS, PATIENCE_WAITING = 10, 60, 20
+PATIENCE, PATIENCE_SECONDS, PATIENCE_WAITING = 5, 20, 20
 
 
 def main() -> None:
@@ -71,7 +93,7 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--folders", nargs="+", choices=FOLDERS, default=FOLDERS)
+    parser.add_argument("--folders", nargs="+", default=FOLDERS, help="folders or files of the library")
     parser.add_argument("--sample", type=int, default=30, help="mutants of each folder; 0 for all")
     parser.add_argument("--seed", type=int, default=1, help="which ones")
     return parser.parse_args()
@@ -94,7 +116,8 @@ class Mutant:
 
 
 def mutants_of(folder: str) -> list[Mutant]:
-    command = ["cargo", "mutants", "--package", "lookalike", "--file", f"{SOURCE}/{folder}/**/*.rs"]
+    files = SOURCE / folder if folder.endswith(".rs") else SOURCE / folder / "**" / "*.rs"
+    command = ["cargo", "mutants", "--package", "lookalike", "--file", str(files)]
     # Their own tests are no subject of tests.
     command += ["--exclude", "**/tests.rs", "--list", "--json"]
     listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
@@ -102,9 +125,14 @@ def mutants_of(folder: str) -> list[Mutant]:
 
 
 def choose(mutants: list[Mutant], count: int, seed: int) -> list[Mutant]:
-    if count == 0 or count >= len(mutants):
+    """As many as asked for that fit into one copy."""
+    if count == 0:
         return mutants
-    return random.Random(seed).sample(mutants, count)
+    chosen = []
+    for mutant in random.Random(seed).sample(mutants, len(mutants)):
+        if len(chosen) < count and all(is_apart(mutant, other) for other in chosen):
+            chosen.append(mutant)
+    return chosen
 
 
 def mutant_of(folder: str, description: dict) -> Mutant:
@@ -204,16 +232,54 @@ def is_apart(a: Mutant, b: Mutant) -> bool:
     return a.file != b.file or is_same or a.end <= b.start or b.end <= a.start
 
 
+class Test:
+    """Some of the tests: those of a file in tests/, or the library's own in one folder."""
+
+    def __init__(self, *command: str) -> None:
+        self.command = command
+        log = COPY.parent / "reached"
+        log.unlink(missing_ok=True)
+        has_passed, self.seconds = run(command, None, {REACHED: str(log)})
+        if not has_passed:
+            raise SystemExit(f"{' '.join(command)} fails without any mutant")
+        self.reached = {int(line) for line in log.read_text().split()} if log.exists() else set()
+        self.tried = self.caught = 0
+
+    def cost(self) -> float:
+        """How long it takes to catch a mutant, about."""
+        return self.seconds * (self.tried + 2) / (self.caught + 1)
+
+    def outcome(self, number: int) -> str | None:
+        limit = int(max(PATIENCE_SECONDS, PATIENCE * self.seconds))
+        has_passed, _ = run(self.command, limit, {SWITCH: str(number)})
+        self.tried += 1
+        self.caught += not has_passed
+        return {True: None, False: "caught", None: "without an end"}[has_passed]
+
+
 def try_all(mutants: list[Mutant]) -> None:
     copy_tree()
-    tests = build(mutants)
-    seconds = {test: run(test, 0, None)[1] for test in tests}
-    tests.sort(key=seconds.get)
+    tests = tests_of(build(mutants))
+    print(f"{len(tests)} runs, {sum(test.seconds for test in tests):.0f} s without a mutant", flush=True)
     for mutant in mutants:
         if mutant.outcome:
             continue
-        mutant.outcome = outcome(mutant, tests, seconds)
+        those = sorted((test for test in tests if mutant.number in test.reached), key=Test.cost)
+        outcomes = (test.outcome(mutant.number) for test in those)
+        mutant.outcome = next(filter(None, outcomes), "missed" if those else "missed, no test comes to it")
         print(f"{mutant.outcome}: {mutant.name}", flush=True)
+
+
+def tests_of(executables: list[str]) -> list[Test]:
+    modules = sorted({path.stem for path in (ROOT / SOURCE).iterdir()} - {"lib"})
+    tests = []
+    for executable in executables:
+        name = pathlib.Path(executable).name
+        if name.startswith("lookalike-"):
+            tests += [Test(executable, f"{module}::") for module in modules]
+        elif not name.startswith(LEFT_OUT):
+            tests.append(Test(executable))
+    return tests
 
 
 def copy_tree() -> None:
@@ -267,7 +333,8 @@ def write(mutants: list[Mutant]) -> list[tuple[Mutant, int, int]]:
             done = end
         (COPY / file).write_bytes(text + source[done:])
     library = SOURCE / "lib.rs"
-    (COPY / library).write_bytes((ROOT / library).read_bytes() + SWITCH_CODE.encode())
+    switch_code = SWITCH_CODE % (SWITCH, max(mutant.number for mutant in mutants) + 1, REACHED)
+    (COPY / library).write_bytes((ROOT / library).read_bytes() + switch_code.encode())
     return written
 
 
@@ -305,24 +372,14 @@ def cargo(*arguments: str) -> tuple[list[tuple[str, int, int]], list[str]]:
     return errors, tests
 
 
-def outcome(mutant: Mutant, tests: list[str], seconds: dict[str, float]) -> str:
-    for test in tests:
-        has_passed, _ = run(test, mutant.number, int(max(PATIENCE_SECONDS, PATIENCE * seconds[test])))
-        if has_passed is None:
-            return "without an end"
-        if not has_passed:
-            return "caught"
-    return "missed"
-
-
-def run(test: str, number: int, limit: int | None) -> tuple[bool | None, float]:
+def run(command: tuple[str, ...], limit: int | None, variables: dict[str, str]) -> tuple[bool | None, float]:
     """Whether the tests passed, or nothing if they came to no end; and how long they computed."""
     started = processor_seconds()
     try:
         done = subprocess.run(
-            [test, "--quiet"],
+            [*command, "--quiet"],
             cwd=COPY / "crates" / "lookalike",
-            env=os.environ | {SWITCH: str(number)},
+            env=os.environ | variables,
             timeout=limit and PATIENCE_WAITING * limit,
             preexec_fn=lambda: limit and resource.setrlimit(resource.RLIMIT_CPU, (limit, limit)),
             stdout=subprocess.DEVNULL,
@@ -330,8 +387,6 @@ def run(test: str, number: int, limit: int | None) -> tuple[bool | None, float]:
         )
     except subprocess.TimeoutExpired:
         return None, processor_seconds() - started
-    if number == 0 and done.returncode:
-        raise SystemExit(f"{test} fails without any mutant")
     seconds = processor_seconds() - started
     is_cut_short = done.returncode in (-signal.SIGXCPU, -signal.SIGKILL) and seconds >= 0.9 * (limit or 0)
     return None if is_cut_short else done.returncode == 0, seconds
@@ -347,6 +402,7 @@ def print_table(mutants: list[Mutant]) -> None:
     print("|---|---:|---:|---:|---:|---:|")
     for folder in dict.fromkeys(mutant.folder for mutant in mutants):
         count = collections.Counter(mutant.outcome for mutant in mutants if mutant.folder == folder)
+        count["missed"] += count["missed, no test comes to it"]
         caught = count["caught"] + count["without an end"]
         viable = caught + count["missed"]
         share = f"{100 * caught / viable:.0f}%" if viable else "–"

@@ -13,17 +13,7 @@ from typing import Any
 
 from lookalike import _native
 
-SAMPLERS = (
-    "lsh-embedding",
-    "lsh-label",
-    "mixed",
-    "full",
-    "top-k",
-    "log-uniform",
-    "frequency",
-    "uniform",
-    "nce",
-)
+SAMPLERS = (*_native.samplers(), "nce")
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -6,12 +6,10 @@ use lookalike::artifact;
 use lookalike::data::{Examples, law::check_weights};
 use lookalike::metrics::MetricOptions;
 use lookalike::model::{self, Activations, Growth, Rows};
-use lookalike::optim::NetworkMoments;
 use lookalike::predict::{Ask, Predictor, Search};
 use lookalike::text::{LabelNames, TextPipeline};
 use lookalike::train::{
-    BestScore, Checkpoint, ConfigError, FurtherData, TrainConfig, TrainError, Trainer, TrainingRecord,
-    TrainingState,
+    Checkpoint, ConfigError, FurtherData, TrainConfig, TrainError, Trainer, TrainingRecord, TrainingState,
 };
 use lookalike_kernels::Cpu;
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyReadonlyArray1};
@@ -56,16 +54,9 @@ impl Model {
         let model = self.model.clone();
         let state = match &self.state {
             Some(state) => TrainingState { config, ..state.clone() },
-            None => TrainingState {
-                config,
-                progress: self.record.progress,
-                moments: NetworkMoments::of(&model.network),
-                data: None,
-                held_out: None,
-                rehearsal: None,
-                best: BestScore::default(),
-                refresh: None,
-            },
+            None => {
+                TrainingState { progress: self.record.progress, ..TrainingState::new(config, &model.network) }
+            }
         };
         Checkpoint { model, state }
     }

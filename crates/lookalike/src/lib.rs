@@ -16,6 +16,7 @@
 struct FrontPage;
 
 pub mod artifact;
+mod best;
 pub mod collective;
 pub mod data;
 mod disk;

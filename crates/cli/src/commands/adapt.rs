@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use lookalike::data::DataFingerprint;
-use lookalike::experiment::adapt::{AdaptOptions, Snapshot, choose_inputs, snapshot};
+use lookalike::experiment::adapt::{AdaptOptions, Moment, choose_inputs, snapshot};
 use lookalike::sampling::SamplerKind;
 use lookalike::train::Trainer;
 use lookalike_report::human;
@@ -87,7 +87,7 @@ fn adapt(arguments: &AdaptArguments) -> anyhow::Result<ExitCode> {
     let output = Output::open(&experiment.out("adapt")?)?;
     experiment.say(&trainer.describe_sampler());
 
-    let mut snapshots: Vec<Snapshot> = Vec::new();
+    let mut snapshots: Vec<Moment> = Vec::new();
     for &moment in &moments {
         while trainer.state.progress.iteration < moment && !signals::interrupted() {
             trainer.step()?;

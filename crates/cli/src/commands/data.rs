@@ -72,12 +72,8 @@ pub(crate) struct SplitArgs {
     /// The number of examples that go to the test set
     #[arg(long)]
     test_count: Option<usize>,
-    /// The folder to write to; made if need be
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
-    /// Another seed, another split
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    output: RandomOutput,
     #[command(flatten)]
     read: ReadArguments,
 }
@@ -106,12 +102,8 @@ pub(crate) struct UniformArgs {
     /// The fewest occurrences of a class in the training set
     #[arg(long)]
     min_count: Option<u64>,
-    /// The folder to write to; made if need be
-    #[arg(long, value_name = "DIR")]
-    out: PathBuf,
-    /// Another seed, another choice
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    output: RandomOutput,
     #[command(flatten)]
     read: ReadArguments,
 }
@@ -161,10 +153,17 @@ pub(crate) struct SynthArgs {
     /// Classes that share features [default: 32]
     #[arg(long, value_name = "CLASSES")]
     classes_per_cluster: Option<usize>,
+    #[command(flatten)]
+    output: RandomOutput,
+}
+
+/// Where data goes that chance had a hand in.
+#[derive(Args, Debug)]
+struct RandomOutput {
     /// The folder to write to; made if need be
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// Another seed, other data of the same shape
+    /// Another seed, another choice
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -238,22 +237,22 @@ fn run_split(args: &SplitArgs) -> Result<()> {
         Some(count) => TestSize::Count(count),
         None => TestSize::Fraction(args.test_fraction),
     };
-    let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt"], &[&args.file])?;
+    let outputs = Outputs::in_folder(&args.output.out, &["train.txt", "test.txt"], &[&args.file])?;
     let source = match input::content(&args.file, &args.read)? {
         Content::Text(file) => return split_text(args, size, &file),
         Content::Examples(source) => source,
     };
-    let (train, test) = split(source.view(), size, args.seed)?;
+    let (train, test) = split(source.view(), size, args.output.seed)?;
     outputs.write_text(0, train.view())?;
     outputs.write_text(1, test.view())
 }
 
 /// Texts stay texts: features are learnt from the training part alone, later.
 fn split_text(args: &SplitArgs, size: TestSize, file: &TextFile) -> Result<()> {
-    let outputs = Outputs::in_folder(&args.out, &["train.jsonl", "test.jsonl"], &[&args.file])?;
+    let outputs = Outputs::in_folder(&args.output.out, &["train.jsonl", "test.jsonl"], &[&args.file])?;
     let (records, skipped) = file.read()?;
     input::tell_skipped(&args.file, &skipped);
-    let (train, test) = split_places(records.len(), size, args.seed)?;
+    let (train, test) = split_places(records.len(), size, args.output.seed)?;
     for (output, places) in [train, test].iter().enumerate() {
         outputs.write_with(output, |out| {
             places.iter().try_for_each(|&place| {
@@ -268,10 +267,10 @@ fn split_text(args: &SplitArgs, size: TestSize, file: &TextFile) -> Result<()> {
 fn run_uniform(args: &UniformArgs) -> Result<()> {
     let inputs: Vec<&Path> =
         [Some(&args.train), args.test.as_ref()].into_iter().flatten().map(|p| p.as_path()).collect();
-    let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt", "classes.txt"], &inputs)?;
+    let outputs = Outputs::in_folder(&args.output.out, &["train.txt", "test.txt", "classes.txt"], &inputs)?;
     let train = load(&args.train, &args.read)?;
     let test = args.test.as_ref().map(|path| input::for_model(path, &train, &args.read)).transpose()?;
-    let options = UniformOptions { cap: args.cap, min_count: args.min_count, seed: args.seed };
+    let options = UniformOptions { cap: args.cap, min_count: args.min_count, seed: args.output.seed };
     let plan = UniformPlan::new(train.view(), &options)?;
     inform!(
         "{} of {} classes are kept, with {} to {} occurrences each",
@@ -293,7 +292,7 @@ fn run_uniform(args: &UniformArgs) -> Result<()> {
 }
 
 fn run_synth(args: &SynthArgs) -> Result<()> {
-    let outputs = Outputs::in_folder(&args.out, &["train.txt", "test.txt"], &[])?;
+    let outputs = Outputs::in_folder(&args.output.out, &["train.txt", "test.txt"], &[])?;
     let base = args.preset.as_deref().and_then(SynthOptions::preset).unwrap_or_default();
     let label_skew = if args.uniform_labels { Some(0.0) } else { args.label_skew };
     let (train, test) = synth(&SynthOptions {
@@ -306,7 +305,7 @@ fn run_synth(args: &SynthArgs) -> Result<()> {
         label_skew: label_skew.unwrap_or(base.label_skew),
         noise: args.noise.unwrap_or(base.noise),
         classes_per_cluster: args.classes_per_cluster.unwrap_or(base.classes_per_cluster),
-        seed: args.seed,
+        seed: args.output.seed,
     })?;
     outputs.write_text(0, train.view())?;
     outputs.write_text(1, test.view())

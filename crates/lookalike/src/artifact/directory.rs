@@ -162,23 +162,26 @@ fn is_mount_point(_: &Metadata, _: &Path) -> bool {
     false
 }
 
+/// A folder may hold anyone's `config.json`, of any size.
+pub(super) const CONFIG_BYTES_MAX: u64 = 64 << 20;
+
+/// Just enough of `config.json` to know the files.
+#[derive(Deserialize)]
+pub(super) struct Listing {
+    pub(super) format: String,
+    #[serde(default)]
+    pub(super) files: Vec<FileEntry>,
+}
+
 /// The files that are ours in a model directory, `config.json` last; none if it
 /// is no model directory of ours.
 pub(super) fn files_of_model(directory: &Path) -> Option<Vec<PathBuf>> {
-    /// A folder may hold anyone's `config.json`, of any size.
-    const LIMIT: u64 = 64 << 20;
-    #[derive(Deserialize)]
-    struct Listing {
-        format: String,
-        #[serde(default)]
-        files: Vec<FileEntry>,
-    }
     let path = directory.join(CONFIG_FILE);
     if !fs::metadata(&path).ok()?.is_file() {
         return None;
     }
     let mut text = String::new();
-    fs::File::open(&path).ok()?.take(LIMIT).read_to_string(&mut text).ok()?;
+    fs::File::open(&path).ok()?.take(CONFIG_BYTES_MAX).read_to_string(&mut text).ok()?;
     let listing: Listing = serde_json::from_str(&text).ok().filter(|l: &Listing| l.format == FORMAT_NAME)?;
     let within = listing.files.into_iter().filter(|file| !escapes(&file.name));
     Some(within.map(|file| directory.join(file.name)).chain([path]).collect())

@@ -54,7 +54,7 @@ use crate::train::{
     BestScore, Checkpoint, LastRefresh, Progress, Rehearsal, TrainConfig, TrainingRecord, TrainingState,
 };
 use search::read_search;
-use shards::{Layout, ShardHeader};
+use shards::{ShardHeader, ShardLayout};
 use snapshot::Snapshot;
 use tensor_file::TensorFile;
 use tensors::{read_neighbours, read_sparse};
@@ -222,7 +222,7 @@ struct EarlyProgress {
 /// Just enough of `config.json` to say which version it is.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
-struct Header {
+struct VersionHeader {
     format: String,
     format_version: u32,
     #[serde(default)]
@@ -314,7 +314,7 @@ pub fn load_on(collective: Arc<dyn Collective>, directory: &Path) -> Result<Save
     let snapshot = &Snapshot::open(directory)?;
     let config = read_config(snapshot)?;
     let shard = Shard::new(collective, config.network.num_classes);
-    let layout = Layout::of(snapshot, &config, &shard)?;
+    let layout = ShardLayout::of(snapshot, &config, &shard)?;
     let model = read_model(snapshot, &config, &layout, &shard)?;
     Ok(SavedModel { model, record: TrainingRecord { config: config.training, progress: config.progress } })
 }
@@ -335,7 +335,7 @@ pub fn load_checkpoint_on(
         return Err(ModelError::NoTrainingState { directory: directory.into() });
     }
     let shard = Shard::new(collective, config.network.num_classes);
-    let layout = Layout::of(snapshot, &config, &shard)?;
+    let layout = ShardLayout::of(snapshot, &config, &shard)?;
     for entry in config.files.iter().filter(|entry| layout.is_for_training(&entry.name)) {
         directory::check(snapshot, entry)?;
     }
@@ -365,14 +365,14 @@ pub fn load_checkpoint_on(
 /// Whether a directory holds a model, of whatever version.
 pub fn is_model(directory: &Path) -> bool {
     let header = std::fs::read(directory.join(CONFIG_FILE)).ok();
-    let header = header.and_then(|bytes| serde_json::from_slice::<Header>(&bytes).ok());
+    let header = header.and_then(|bytes| serde_json::from_slice::<VersionHeader>(&bytes).ok());
     header.is_some_and(|header| header.format == FORMAT_NAME)
 }
 
 fn read_model(
     snapshot: &Snapshot,
     config: &ConfigFile,
-    layout: &Layout,
+    layout: &ShardLayout,
     shard: &Shard,
 ) -> Result<Model, ModelError> {
     for entry in config.files.iter().filter(|entry| layout.is_for_model(&entry.name)) {
@@ -436,7 +436,7 @@ fn check_state(path: &Path, state: &TrainingState) -> Result<(), ModelError> {
 fn read_config(snapshot: &Snapshot) -> Result<ConfigFile, ModelError> {
     let (path, bytes) = (snapshot.path(CONFIG_FILE), snapshot.config());
     let bad = |source| ModelError::Config { path: path.clone(), source };
-    let header: Header = serde_json::from_slice(bytes).map_err(bad)?;
+    let header: VersionHeader = serde_json::from_slice(bytes).map_err(bad)?;
     let directory = snapshot.directory();
     if header.format != FORMAT_NAME {
         return Err(ModelError::NotAModel { directory: directory.into() });
@@ -455,7 +455,7 @@ fn read_config(snapshot: &Snapshot) -> Result<ConfigFile, ModelError> {
 }
 
 /// A file that has a checksum must agree with it, whatever version it claims to be.
-fn check_config(path: &Path, bytes: &[u8], header: &Header) -> Result<(), ModelError> {
+fn check_config(path: &Path, bytes: &[u8], header: &VersionHeader) -> Result<(), ModelError> {
     let checksum = header.checksum.as_deref();
     if checksum.is_none() && header.format_version < CHECKSUM_SINCE {
         return Ok(());

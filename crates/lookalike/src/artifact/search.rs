@@ -10,7 +10,7 @@ use std::path::Path;
 use super::tensor_file::{Tensor, TensorFile, matrix, vector};
 use super::tensors::check_sum;
 use super::{ModelError, SearchHeader};
-use crate::model::{Clusters, Codes, Level, NetworkConfig, Rows, SearchIndex};
+use crate::model::{Clusters, CodedRows, Level, NetworkConfig, Rows, SearchIndex, offsets};
 
 const GROUPS: &str = "search.groups";
 const CLUSTERS: &str = "search.clusters";
@@ -77,8 +77,8 @@ pub(super) fn read_search(
     let clusters = Clusters {
         groups: level(GROUPS, header.groups)?,
         clusters: level(CLUSTERS, header.clusters)?,
-        group_offsets: starts(&group_lengths),
-        offsets: starts(&lengths),
+        group_offsets: offsets(&group_lengths),
+        offsets: offsets(&lengths),
         classes: read_codes(file, CLASSES, classes, network)?,
         members,
     };
@@ -90,10 +90,10 @@ fn read_codes(
     name: &str,
     len: usize,
     network: &NetworkConfig,
-) -> Result<Codes, ModelError> {
+) -> Result<CodedRows, ModelError> {
     let width = network.hidden.last().copied().unwrap_or(0);
     let shape = (len, width, lookalike_kernels::padded(width));
-    Ok(Codes {
+    Ok(CodedRows {
         codes: file.read_matrix(&format!("{name}.codes"), shape)?,
         scale: file.read_vector(&format!("{name}.scale"), len)?,
         bias: file.read_vector(&format!("{name}.bias"), len)?,
@@ -113,13 +113,4 @@ fn check_classes(path: &Path, members: &[u32]) -> Result<(), ModelError> {
         }
     }
     Ok(())
-}
-
-fn starts(lengths: &[u32]) -> Vec<u32> {
-    let mut end = 0;
-    let ends = lengths.iter().map(|&length| {
-        end += length;
-        end
-    });
-    std::iter::once(0).chain(ends).collect()
 }

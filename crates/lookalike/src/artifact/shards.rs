@@ -64,8 +64,8 @@ pub(super) fn shard_name(file: &str, shard: usize, shards: usize) -> String {
 }
 
 /// Which file holds which classes and features.
-pub(super) struct Layout {
-    shards: Vec<Part>,
+pub(super) struct ShardLayout {
+    shards: Vec<ShardPart>,
     is_sharded: bool,
     /// Where all features are in the file of what ranks have in common: how many, and those
     /// that are wanted.
@@ -73,19 +73,19 @@ pub(super) struct Layout {
 }
 
 /// A file, and those of its rows that are wanted.
-struct Part {
+struct ShardPart {
     header: ShardHeader,
     classes: Range<usize>,
     features: Range<usize>,
 }
 
-impl Part {
+impl ShardPart {
     fn is_wanted(&self) -> bool {
         !(self.classes.is_empty() && self.features.is_empty())
     }
 }
 
-impl Layout {
+impl ShardLayout {
     /// Of a directory, for whoever wants the rows of a shard.
     pub(super) fn of(snapshot: &Snapshot, config: &ConfigFile, wanted: &Shard) -> Result<Self, ModelError> {
         let num_features = config.network.num_features;
@@ -120,7 +120,7 @@ impl Layout {
         }
         let (classes, features) = (wanted.classes(), wanted.features(num_features));
         let (mut first_class, mut first_feature) = (0, 0);
-        let shards = headers.iter().map(|header| Part {
+        let shards = headers.iter().map(|header| ShardPart {
             header: *header,
             classes: overlap(&mut first_class, header.classes, &classes),
             features: overlap(&mut first_feature, header.features.unwrap_or(0), &features),
@@ -183,7 +183,7 @@ impl Layout {
                 Ok(RowFiles(vec![RowFile { file, header, rows: *rows, wanted }]))
             }
             None => {
-                let rows = |part: &Part| (part.header.features.unwrap_or(0), part.features.clone());
+                let rows = |part: &ShardPart| (part.header.features.unwrap_or(0), part.features.clone());
                 self.open(snapshot, file, rows)
             }
         }
@@ -194,7 +194,7 @@ impl Layout {
         &self,
         snapshot: &'a Snapshot,
         file: &str,
-        rows_of: impl Fn(&Part) -> (usize, Range<usize>),
+        rows_of: impl Fn(&ShardPart) -> (usize, Range<usize>),
     ) -> Result<RowFiles<'a>, ModelError> {
         let mut files = Vec::new();
         for (shard, part) in self.shards.iter().enumerate() {

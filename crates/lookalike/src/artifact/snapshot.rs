@@ -10,16 +10,12 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-
-use super::directory::{self, escapes};
-use super::{CONFIG_FILE, FORMAT_NAME, FileEntry, ModelError};
+use super::directory::{self, CONFIG_BYTES_MAX, Listing, escapes};
+use super::{CONFIG_FILE, FORMAT_NAME, ModelError};
 use crate::disk;
 
 /// Others may come between so often.
 const TRIES: usize = 1000;
-/// A folder may hold anyone's `config.json`, of any size.
-const CONFIG_BYTES_MAX: u64 = 64 << 20;
 
 /// The open files of a model directory.
 #[derive(Debug)]
@@ -27,14 +23,6 @@ pub(super) struct Snapshot {
     directory: PathBuf,
     config: Vec<u8>,
     files: Vec<(String, io::Result<File>)>,
-}
-
-/// Just enough of `config.json` to know the files.
-#[derive(Deserialize)]
-struct Listing {
-    format: String,
-    #[serde(default)]
-    files: Vec<FileEntry>,
 }
 
 impl Snapshot {

@@ -57,11 +57,6 @@ impl Shard {
         &*self.collective
     }
 
-    /// The others, to keep.
-    pub fn shared_collective(&self) -> Arc<dyn Collective> {
-        self.collective.clone()
-    }
-
     /// The classes that are here.
     pub fn classes(&self) -> Range<usize> {
         self.ranges.keys()

@@ -13,8 +13,8 @@ use super::compression::Plain;
 use super::error::{DataError, PackedProblem, Place};
 use super::open::ByteStream;
 use super::packed::MAGIC;
-use super::row::Limits;
-use super::xc::{self, Header, ReadOptions, ReadReport, Rows};
+use super::row::IdLimits;
+use super::xc::{self, ParsedRows, ReadOptions, ReadReport, SizesLine};
 
 /// An iterator over blocks of examples.
 ///
@@ -45,8 +45,8 @@ const EMPTY_MAX: u64 = 1 << 18;
 
 /// What the first line decides.
 struct Start {
-    header: Option<Header>,
-    limits: Limits,
+    header: Option<SizesLine>,
+    limits: IdLimits,
 }
 
 impl Blocks {
@@ -108,7 +108,7 @@ impl Blocks {
         if text.starts_with(MAGIC) {
             return Err(DataError::Packed { file: name.clone(), problem: PackedProblem::NotPlain });
         }
-        let header = Header::detect(name, text)?;
+        let header = SizesLine::detect(name, text)?;
         let first_row = header.as_ref().map_or(0, |h| h.end);
         let limits = xc::limits(name, header.as_ref(), &self.options, report);
         Ok((Start { header, limits }, first_row))
@@ -127,7 +127,7 @@ impl Blocks {
             }
         };
         let (end, empty_rows) = xc::without_empty_rows_at_end(text, first_row);
-        let rows = Rows::parse(text, first_row..end, &start.limits, self.options.skip_bad_rows);
+        let rows = ParsedRows::parse(text, first_row..end, &start.limits, self.options.skip_bad_rows);
         self.report_faults(text, &rows, &mut report)?;
         if rows.count() > 0 {
             self.owed = std::mem::take(&mut self.empty_rows);
@@ -160,7 +160,7 @@ impl Blocks {
             let count = self.owed.min(EMPTY_MAX);
             self.owed -= count;
             let header = self.start.as_ref().and_then(|start| start.header.as_ref());
-            let data = xc::join(&Rows::of(xc::empty_examples(count)), header, &self.options);
+            let data = xc::join(&ParsedRows::of(xc::empty_examples(count)), header, &self.options);
             return Some((data, ReadReport::default()));
         }
         let (data, report, owed_behind) = self.parsed.take()?;
@@ -168,7 +168,12 @@ impl Blocks {
         Some((data, report))
     }
 
-    fn report_faults(&self, text: &[u8], rows: &Rows, report: &mut ReadReport) -> Result<(), DataError> {
+    fn report_faults(
+        &self,
+        text: &[u8],
+        rows: &ParsedRows,
+        report: &mut ReadReport,
+    ) -> Result<(), DataError> {
         let mut errors = rows.faults.iter().map(|&fault| {
             let mut error = xc::describe(&self.stream.name, text, fault);
             if let DataError::Row { place, .. } = &mut error {
@@ -188,7 +193,7 @@ impl Blocks {
 
     /// Checks what can only be known at the end; gives how many of the empty lines there
     /// are examples.
-    fn finish(&self, header: Option<&Header>, report: &mut ReadReport) -> Result<u64, DataError> {
+    fn finish(&self, header: Option<&SizesLine>, report: &mut ReadReport) -> Result<u64, DataError> {
         let end = Place { file: self.stream.name.clone(), line: self.lines + 1, column: 1 };
         let Some(header) = header else {
             return if self.rows == 0 { Err(DataError::Empty(Place { line: 1, ..end })) } else { Ok(0) };

@@ -8,7 +8,7 @@ use lookalike_mapped::MappedFile;
 
 use super::compression::{Compression, Plain};
 use super::error::{DataError, ENDLESS_BYTES, LINE_BYTES_MAX, Place};
-use super::xc::Header;
+use super::xc::SizesLine;
 
 /// The path that means standard input.
 pub const STDIN: &str = "-";
@@ -134,7 +134,7 @@ impl ByteStream {
             }
             if declared.is_none() && self.lines > 0 {
                 // What is wrong with it is for the parser to say.
-                let header = Header::detect(&self.name, super::xc::without_byte_order_mark(&text));
+                let header = SizesLine::detect(&self.name, super::xc::without_byte_order_mark(&text));
                 declared = Some(header.ok().flatten().map_or(u64::MAX, |header| header.examples));
             }
             // A few bytes may stand for any number of empty lines. Behind the last example

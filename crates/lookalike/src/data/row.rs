@@ -20,7 +20,7 @@ pub(crate) struct Limit {
 
 /// The limits of both kinds of ids.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct IdLimits {
     pub(crate) features: Limit,
     pub(crate) classes: Limit,
 }
@@ -54,7 +54,7 @@ pub(crate) fn parse_row(
     text: &[u8],
     start: usize,
     end: usize,
-    limits: &Limits,
+    limits: &IdLimits,
     out: &mut Dataset,
 ) -> Result<(), Fault> {
     let (first_feature, first_label) = (out.feature_ids.len(), out.label_ids.len());
@@ -212,7 +212,7 @@ fn first_repetition(text: &[u8], start: usize, end: usize) -> usize {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
+    const LIMITS: IdLimits = IdLimits {
         features: Limit { below: 100, of: LimitOf::Header },
         classes: Limit { below: 50, of: LimitOf::Model },
     };

@@ -22,7 +22,7 @@ use rayon::prelude::*;
 use super::Dataset;
 use super::error::{DataError, ID_LIMIT, LINE_BYTES_MAX, LimitOf, Place, RowProblem, excerpt};
 use super::numbers::digits;
-use super::row::{Fault, Limit, Limits, is_space, parse_row};
+use super::row::{Fault, IdLimits, Limit, is_space, parse_row};
 
 /// How to read a file of examples.
 #[derive(Clone, Debug, Default)]
@@ -53,12 +53,12 @@ pub const FIRST_ERRORS_MAX: usize = 5;
 /// Parses the text of a file; `name` is for messages.
 pub fn parse(name: &str, text: &[u8], options: &ReadOptions) -> Result<(Dataset, ReadReport), DataError> {
     let text = without_byte_order_mark(text);
-    let header = Header::detect(name, text)?;
+    let header = SizesLine::detect(name, text)?;
     let mut report = ReadReport::default();
     let limits = limits(name, header.as_ref(), options, &mut report);
     let start = header.as_ref().map_or(0, |h| h.end);
     let (end, empty_rows_at_end) = without_empty_rows_at_end(text, start);
-    let mut rows = Rows::parse(text, start..end, &limits, options.skip_bad_rows);
+    let mut rows = ParsedRows::parse(text, start..end, &limits, options.skip_bad_rows);
     if let (false, Some(&fault)) = (options.skip_bad_rows, rows.faults.first()) {
         return Err(describe(name, text, fault));
     }
@@ -78,7 +78,7 @@ pub fn parse(name: &str, text: &[u8], options: &ReadOptions) -> Result<(Dataset,
 }
 
 /// All rows in one, with the sizes of the model, the header or the largest ids.
-pub(super) fn join(rows: &Rows, header: Option<&Header>, options: &ReadOptions) -> Dataset {
+pub(super) fn join(rows: &ParsedRows, header: Option<&SizesLine>, options: &ReadOptions) -> Dataset {
     let mut data = Dataset::concat(&rows.pieces);
     let largest = |ids: &[u32]| ids.par_iter().max().map_or(0, |&id| id as usize + 1);
     data.num_features = options
@@ -99,7 +99,7 @@ pub(super) fn without_byte_order_mark(text: &[u8]) -> &[u8] {
 
 /// The first line, if it tells the sizes.
 #[derive(Clone, Debug)]
-pub(super) struct Header {
+pub(super) struct SizesLine {
     pub(super) examples: u64,
     features: u64,
     classes: u64,
@@ -107,7 +107,7 @@ pub(super) struct Header {
     pub(super) end: usize,
 }
 
-impl Header {
+impl SizesLine {
     pub(super) fn detect(name: &str, text: &[u8]) -> Result<Option<Self>, DataError> {
         let (line_end, next_line) = line_at(text, 0);
         let mut numbers = [0; 3];
@@ -160,10 +160,10 @@ impl Header {
 /// The strictest of what the header, the model and the format allow.
 pub(super) fn limits(
     name: &str,
-    header: Option<&Header>,
+    header: Option<&SizesLine>,
     options: &ReadOptions,
     report: &mut ReadReport,
-) -> Limits {
+) -> IdLimits {
     let mut limit = |declared: Option<u64>, of_model: Option<usize>, what: &str| {
         let declared = declared.unwrap_or(ID_LIMIT);
         let of_header = if header.is_some() { LimitOf::Header } else { LimitOf::Format };
@@ -180,14 +180,14 @@ pub(super) fn limits(
             _ => Limit { below: declared, of: of_header },
         }
     };
-    Limits {
+    IdLimits {
         features: limit(header.map(|h| h.features), options.num_features, "features"),
         classes: limit(header.map(|h| h.classes), options.num_classes, "classes"),
     }
 }
 
 /// The rows of a stretch of text.
-pub(super) struct Rows {
+pub(super) struct ParsedRows {
     /// What could be read, in order.
     pub(super) pieces: Vec<Dataset>,
     /// How many rows could not.
@@ -200,13 +200,13 @@ pub(super) struct Rows {
 /// against the cost of a task.
 const PIECE_BYTES: usize = 1 << 20;
 
-impl Rows {
+impl ParsedRows {
     /// Parses whole lines. Unless bad rows are skipped, what follows the first
     /// is not parsed.
     pub(super) fn parse(
         text: &[u8],
         range: std::ops::Range<usize>,
-        limits: &Limits,
+        limits: &IdLimits,
         skip_bad_rows: bool,
     ) -> Self {
         let cuts = cut_at_line_ends(text, range);
@@ -237,7 +237,12 @@ impl Rows {
         all
     }
 
-    fn parse_piece(text: &[u8], range: std::ops::Range<usize>, limits: &Limits, skip_bad_rows: bool) -> Self {
+    fn parse_piece(
+        text: &[u8],
+        range: std::ops::Range<usize>,
+        limits: &IdLimits,
+        skip_bad_rows: bool,
+    ) -> Self {
         let mut data = Dataset::empty(0, 0);
         // Two digits, a colon, a value of four and a space: rarely more.
         data.feature_ids.reserve(range.len() / 8);

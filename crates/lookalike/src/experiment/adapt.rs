@@ -62,7 +62,7 @@ pub struct RankRange {
 /// The state of things at one moment of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub struct Snapshot {
+pub struct Moment {
     /// Steps done.
     pub iteration: u64,
     /// Epochs done.
@@ -113,7 +113,7 @@ pub fn snapshot(
     examples: &Examples<'_>,
     inputs: &[u32],
     options: &AdaptOptions,
-) -> Result<Snapshot, SamplerError> {
+) -> Result<Moment, SamplerError> {
     let (model, cpu) = (&trainer.model, trainer.cpu());
     let (config, output) = (&trainer.state.config, &model.network.output);
     let classes = output.len;
@@ -158,7 +158,7 @@ pub fn snapshot(
             found.par_extend(compared);
         }
     }
-    Ok(Snapshot {
+    Ok(Moment {
         iteration: trainer.state.progress.iteration,
         epoch: trainer.epochs_done(),
         budget,

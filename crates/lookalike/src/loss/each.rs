@@ -14,11 +14,11 @@
 
 use std::ops::Range;
 
-use lookalike_kernels::{Cpu, gather_scale, indices_flagged, scatter_exp};
+use lookalike_kernels::{Cpu, gather_scale, scatter_exp};
 
-use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, Softmax, TRUTH, TruthScore, example_of};
+use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, Softmax, TruthScore, example_of};
 use crate::collective::{Ranges, Reducer};
-use crate::scratch::{grow, make_room};
+use crate::scratch::make_room;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
@@ -35,18 +35,6 @@ fn exponential(exponent: f32) -> f32 {
 }
 
 impl CandidateLoss for SoftmaxEach {
-    fn starting_bias(&self, _: usize) -> f32 {
-        0.0
-    }
-
-    fn needs_known_noise(&self) -> bool {
-        false
-    }
-
-    fn can_score_every_class(&self) -> bool {
-        false
-    }
-
     fn observe(&self, cpu: Cpu, scores: &[f32], entries: &[u32], part: &mut PartTerms) {
         Softmax.observe(cpu, scores, entries, part);
     }
@@ -63,10 +51,7 @@ impl CandidateLoss for SoftmaxEach {
         examples: &ExampleTerms,
         part: &mut PartTerms,
     ) {
-        // A part may get all of them, sooner or later.
-        grow(&mut part.truths, examples.num_truths);
-        part.truths.clear();
-        indices_flagged(cpu, entries, TRUTH, &mut part.truths);
+        part.find_truths(cpu, entries, examples);
         make_room(&mut part.truth_scores, examples.num_truths);
         for &at in &part.truths {
             let example = example_of(entries[at as usize]);
@@ -116,8 +101,7 @@ impl CandidateLoss for SoftmaxEach {
         part: &PartTerms,
     ) {
         gather_scale(cpu, &mut scores[pairs.clone()], &entries[pairs.clone()], &examples.factor);
-        let place = |pair: usize| part.truths.partition_point(|&truth| (truth as usize) < pair);
-        let (truths, scale) = (place(pairs.start)..place(pairs.end), examples.scale());
+        let (truths, scale) = (part.truths_among(pairs), examples.scale());
         for (&at, truth) in part.truths[truths.clone()].iter().zip(&part.truth_scores[truths]) {
             let (negatives, target) = (examples.negatives[truth.example], examples.target[truth.example]);
             let wrong = negatives / (negatives + exponential(truth.below_max));

@@ -37,10 +37,6 @@ impl CandidateLoss for Logistic {
         self.needs_known_noise
     }
 
-    fn can_score_every_class(&self) -> bool {
-        false
-    }
-
     fn observe(&self, _: Cpu, _: &[f32], _: &[u32], _: &mut PartTerms) {}
 
     fn join_observed(&self, _: Parts<'_>, _: &mut ExampleTerms, _: &mut dyn Reducer) {}

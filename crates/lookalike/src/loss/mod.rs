@@ -32,7 +32,7 @@ pub use softmax::Softmax;
 
 use std::ops::Range;
 
-use lookalike_kernels::{Cpu, FLAG_BITS};
+use lookalike_kernels::{Cpu, FLAG_BITS, indices_flagged};
 use serde::{Deserialize, Serialize};
 
 use crate::collective::{RangeSums, Ranges, Reducer};
@@ -92,14 +92,20 @@ impl Loss {
 /// carry flags; scores stand beside them and become gradients in place.
 pub trait CandidateLoss: Sync {
     /// What the bias of a class starts from.
-    fn starting_bias(&self, num_classes: usize) -> f32;
+    fn starting_bias(&self, _num_classes: usize) -> f32 {
+        0.0
+    }
 
     /// Whether it is only right where the sampler knows how likely each of its
     /// negatives was. Such a loss is always corrected by log-q.
-    fn needs_known_noise(&self) -> bool;
+    fn needs_known_noise(&self) -> bool {
+        false
+    }
 
     /// Whether it can be taken over all classes, a tile at a time.
-    fn can_score_every_class(&self) -> bool;
+    fn can_score_every_class(&self) -> bool {
+        false
+    }
 
     /// Right after some of a part's scores were computed, while they are in L1.
     fn observe(&self, cpu: Cpu, scores: &[f32], entries: &[u32], part: &mut PartTerms);
@@ -256,6 +262,20 @@ impl PartTerms {
         self.max.clear();
         self.max.resize(batch, f32::NEG_INFINITY);
         self.loss = 0.0;
+    }
+
+    /// Finds the entries of true labels.
+    fn find_truths(&mut self, cpu: Cpu, entries: &[u32], examples: &ExampleTerms) {
+        // A part may get all of them, sooner or later.
+        grow(&mut self.truths, examples.num_truths);
+        self.truths.clear();
+        indices_flagged(cpu, entries, TRUTH, &mut self.truths);
+    }
+
+    /// Which of them stand among these pairs.
+    fn truths_among(&self, pairs: Range<usize>) -> Range<usize> {
+        let place = |pair: usize| self.truths.partition_point(|&truth| (truth as usize) < pair);
+        place(pairs.start)..place(pairs.end)
     }
 }
 

@@ -6,25 +6,16 @@
 
 use std::ops::Range;
 
-use lookalike_kernels::{Cpu, gather_scale, indices_flagged, scatter_exp, scatter_max};
+use lookalike_kernels::{Cpu, gather_scale, scatter_exp, scatter_max};
 
-use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, TRUTH, example_of};
+use super::{CandidateLoss, ExampleTerms, PartTerms, Parts, example_of};
 use crate::collective::{Ranges, Reducer};
-use crate::scratch::grow;
 
 /// See the module's description.
 #[derive(Clone, Copy, Debug)]
 pub struct Softmax;
 
 impl CandidateLoss for Softmax {
-    fn starting_bias(&self, _: usize) -> f32 {
-        0.0
-    }
-
-    fn needs_known_noise(&self) -> bool {
-        false
-    }
-
     fn can_score_every_class(&self) -> bool {
         true
     }
@@ -49,10 +40,7 @@ impl CandidateLoss for Softmax {
         examples: &ExampleTerms,
         part: &mut PartTerms,
     ) {
-        // A part may get all of them, sooner or later.
-        grow(&mut part.truths, examples.num_truths);
-        part.truths.clear();
-        indices_flagged(cpu, entries, TRUTH, &mut part.truths);
+        part.find_truths(cpu, entries, examples);
         part.loss = truth_loss(scores, entries, &part.truths, examples);
         part.sum.clear();
         part.sum.resize(examples.len(), 0.0);
@@ -93,9 +81,8 @@ impl CandidateLoss for Softmax {
         part: &PartTerms,
     ) {
         gather_scale(cpu, &mut scores[pairs.clone()], &entries[pairs.clone()], &examples.factor);
-        let place = |pair: usize| part.truths.partition_point(|&truth| (truth as usize) < pair);
         let scale = examples.scale();
-        for &at in &part.truths[place(pairs.start)..place(pairs.end)] {
+        for &at in &part.truths[part.truths_among(pairs)] {
             scores[at as usize] -= examples.target[example_of(entries[at as usize])] * scale;
         }
     }

@@ -53,7 +53,7 @@ impl Totals {
         let truth = Truth::new(metrics, labels, unknown_labels);
         self.tail_examples += u64::from(truth.num_tail > 0);
 
-        let mut found = Found::default();
+        let mut found = Tally::default();
         let mut ranks = (0..).zip(predicted);
         let mut perfect = Perfect::default();
         for (&k, sums) in metrics.k.iter().zip(&mut self.at) {
@@ -135,7 +135,7 @@ impl Totals {
 }
 
 impl Sums {
-    fn add(&mut self, k: usize, num_labels: usize, truth: &Truth, found: &Found, perfect: &Perfect) {
+    fn add(&mut self, k: usize, num_labels: usize, truth: &Truth, found: &Tally, perfect: &Perfect) {
         let hits = found.hits as f64;
         self.precision += hits / k as f64;
         self.capped_precision += hits / k.min(num_labels) as f64;
@@ -183,7 +183,7 @@ impl Truth {
 
 /// What the predictions looked at so far gave.
 #[derive(Default)]
-struct Found {
+struct Tally {
     ranks: usize,
     hits: u64,
     gain: f64,
@@ -192,7 +192,7 @@ struct Found {
     tail_predicted: u64,
 }
 
-impl Found {
+impl Tally {
     fn look_at(&mut self, metrics: &Metrics<'_>, rank: usize, class: u32, is_hit: bool) {
         self.ranks = rank + 1;
         let is_tail = metrics.is_tail(class);

@@ -1,13 +1,15 @@
 //! Lists of different lengths, one after the other in one array.
 
+use std::ops::AddAssign;
+
 /// Where each list starts, and one more: where the last one ends.
-pub(super) fn offsets(lengths: &[u32]) -> Vec<u64> {
-    let mut end = 0;
+pub(crate) fn offsets<N: Copy + Default + From<u32> + AddAssign>(lengths: &[u32]) -> Vec<N> {
+    let mut end = N::default();
     let ends = lengths.iter().map(|&length| {
-        end += u64::from(length);
+        end += length.into();
         end
     });
-    std::iter::once(0).chain(ends).collect()
+    std::iter::once(N::default()).chain(ends).collect()
 }
 
 /// The lengths of the lists that start there.

@@ -31,12 +31,13 @@ pub use embeddings::Embeddings;
 pub(crate) use examples_of_class::ExamplesOfClass;
 pub(crate) use hidden::EXAMPLES_PER_BLOCK;
 pub use hidden::Hidden;
+pub(crate) use lists::offsets;
 pub use nearest::{Near, NeighbourScratch};
 pub use neighbours::Neighbours;
 pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normalise};
 pub(crate) use rows::with_numbers;
 pub use rows::{Numbers, Rows, Storage};
-pub use search::{ClusterScratch, Clusters, Codes, Level, SearchIndex, StrongClasses, StrongScratch};
+pub use search::{ClusterScratch, Clusters, CodedRows, Level, SearchIndex, StrongClasses, StrongScratch};
 pub use sparse::{MeanRows, Postings, SparsePart, SparseStart};
 pub use view::{RowData, RowsView};
 

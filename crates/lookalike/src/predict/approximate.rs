@@ -6,8 +6,8 @@
 
 use lookalike_kernels::{Cpu, Element, FLAG_BITS, gather_dot};
 
-use super::best::Best;
 use super::ranking::Ranked;
+use crate::best::Best;
 use crate::model::{RowData, RowsView};
 
 /// Working memory of [`rescore`] and its last answer, reused between calls.

@@ -5,9 +5,9 @@
 //! candidates hold the best `k` classes by the rest of the model, the best `k` of the
 //! union are the best of all.
 
-use super::best::Best;
-use super::few::{FewClasses, FewScratch, Query};
+use super::few::{FewClasses, FewScratch, ScoredExample};
 use super::ranking::{Ranked, TopK};
+use crate::best::Best;
 use crate::data::Examples;
 use crate::model::{Embeddings, Near, NeighbourScratch};
 use crate::scratch::PerThread;
@@ -38,7 +38,7 @@ pub(super) fn rerank(
     let workers = &scratch.workers;
     out.fill_each(batch.len(), few.bias.len(), |position, slot| {
         workers.with(|RerankWorker { neighbours, ranker }| {
-            let query = Query::new(examples, batch, embeddings, position);
+            let query = ScoredExample::new(examples, batch, embeddings, position);
             let part = few.model.neighbours.as_ref();
             let near = part.map_or(Near::NONE, |part| part.near(query.features, neighbours));
             let ranked = first.example(position);
@@ -85,7 +85,7 @@ impl CandidateRanker {
     pub(super) fn rank<'c>(
         &mut self,
         few: FewClasses<'_>,
-        query: Query<'_>,
+        query: ScoredExample<'_>,
         candidates: impl Iterator<Item = &'c u32>,
         near: Near<'_>,
         k: usize,

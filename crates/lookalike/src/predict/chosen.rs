@@ -9,7 +9,7 @@ use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
 use super::approximate::score_chosen;
-use super::few::{FewClasses, FewScratch, Query};
+use super::few::{FewClasses, FewScratch, ScoredExample};
 use super::sparse_queries::SparseQueries;
 use super::tile::TILE_CLASSES;
 use crate::data::Examples;
@@ -74,7 +74,7 @@ impl ChosenClasses<'_> {
                 self.multiply(first, embeddings, &mut worker.entries, scores);
                 for (position, scores) in (first..).zip(scores.chunks_exact_mut(chosen)) {
                     if chosen <= FEW_MAX {
-                        let query = Query::new(examples, batch, embeddings, position);
+                        let query = ScoredExample::new(examples, batch, embeddings, position);
                         few.add_sparse(query, self.classes, &mut worker.few, scores);
                     } else if let Some(sparse) = &sparse {
                         self.add_sparse(sparse, position, &mut worker.all_scores, scores);

@@ -18,10 +18,10 @@ use std::sync::{Mutex, PoisonError};
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
-use super::best::Best;
 use super::ranking::TopK;
 use super::sparse_queries::SparseQueries;
 use super::tile::{TILE_CLASSES, TILE_EXAMPLES, Tile, tile_classes};
+use crate::best::Best;
 use crate::loss::RunningSum;
 use crate::model::RowsView;
 
@@ -98,15 +98,15 @@ pub fn top_k(
     if num_classes == 0 {
         return;
     }
-    let query = Query { cpu, class_vectors, bias, sparse, k: out.stride, sums: out.wants_log_sum_exp };
+    let call = Call { cpu, class_vectors, bias, sparse, k: out.stride, sums: out.wants_log_sum_exp };
     for (wave, embeddings) in embeddings.chunks(WAVE_EXAMPLES * stride).enumerate() {
-        query.wave(embeddings, scratch, wave * WAVE_EXAMPLES, out);
+        call.wave(embeddings, scratch, wave * WAVE_EXAMPLES, out);
     }
 }
 
 /// What stays the same for all pieces of a call.
 #[derive(Clone, Copy)]
-struct Query<'a> {
+struct Call<'a> {
     cpu: Cpu,
     class_vectors: RowsView<'a>,
     bias: &'a [f32],
@@ -115,7 +115,7 @@ struct Query<'a> {
     sums: bool,
 }
 
-impl Query<'_> {
+impl Call<'_> {
     /// Classes in each range but the last, whole sums.
     fn range_classes(&self) -> usize {
         let at_least = RANGE_CLASSES_MIN.max(self.k.saturating_mul(RANGE_CLASSES_PER_K));

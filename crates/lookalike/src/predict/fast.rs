@@ -10,10 +10,10 @@
 //!
 //! `O(√classes + effort)` products an example.
 
-use super::best::Best;
 use super::candidates::CandidateRanker;
-use super::few::{FewClasses, Query};
+use super::few::{FewClasses, ScoredExample};
 use super::ranking::TopK;
+use crate::best::Best;
 use crate::data::Examples;
 use crate::loss::RunningSum;
 use crate::model::{
@@ -71,7 +71,7 @@ impl FastSearch<'_> {
         let wants_sum = out.wants_log_sum_exp();
         out.fill_each(batch.len(), model.num_classes(), |position, slot| {
             workers.with(|FastWorker { neighbours, proposals, ranker }| {
-                let query = Query::new(examples, batch, embeddings, position);
+                let query = ScoredExample::new(examples, batch, embeddings, position);
                 let part = model.neighbours.as_ref();
                 let near = part.map_or(Near::NONE, |part| part.near(query.features, neighbours));
                 proposals.collect(self, query, near);
@@ -110,7 +110,7 @@ struct Proposals {
 }
 
 impl Proposals {
-    fn collect(&mut self, search: &FastSearch<'_>, query: Query<'_>, near: Near<'_>) {
+    fn collect(&mut self, search: &FastSearch<'_>, query: ScoredExample<'_>, near: Near<'_>) {
         let FastSearch { few, index, effort } = *search;
         let model = few.model;
         let Self { clusters, strong, is_in, classes, dense, best, chosen, is_rough } = self;

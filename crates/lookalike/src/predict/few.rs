@@ -13,13 +13,13 @@ use crate::model::{Embeddings, Model};
 
 /// An example that classes are scored for.
 #[derive(Clone, Copy)]
-pub(super) struct Query<'a> {
+pub(super) struct ScoredExample<'a> {
     /// Its features and their values.
     pub(super) features: (&'a [u32], &'a [f32]),
     pub(super) embedding: &'a [f32],
 }
 
-impl<'a> Query<'a> {
+impl<'a> ScoredExample<'a> {
     /// An example of a batch, by its position.
     pub(super) fn new(
         examples: &Examples<'a>,
@@ -55,7 +55,7 @@ impl FewClasses<'_> {
     /// One score for each of some classes.
     pub(super) fn score(
         &self,
-        query: Query<'_>,
+        query: ScoredExample<'_>,
         classes: &[u32],
         scratch: &mut FewScratch,
         scores: &mut Vec<f32>,
@@ -70,7 +70,7 @@ impl FewClasses<'_> {
     /// Adds what the sparse part gives.
     pub(super) fn add_sparse(
         &self,
-        query: Query<'_>,
+        query: ScoredExample<'_>,
         classes: &[u32],
         scratch: &mut FewScratch,
         scores: &mut [f32],

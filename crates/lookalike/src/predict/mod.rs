@@ -13,7 +13,6 @@
 
 mod approximate;
 mod ask;
-mod best;
 mod calibrated;
 mod candidates;
 mod chosen;
@@ -31,7 +30,6 @@ mod tile;
 
 pub use approximate::{RescoreScratch, rescore};
 pub use ask::{Ask, Search};
-pub(crate) use best::Best;
 pub use effort::{INDEXED_CLASSES_MIN, Recall, index};
 pub use evaluate::Evaluation;
 pub use exact::{TopKScratch, top_k};

@@ -56,12 +56,12 @@ pub struct Predictor<M> {
     /// What a class scores whatever the example.
     bias: Vec<f32>,
     /// Working memory that nobody uses at the moment.
-    idle: Mutex<Vec<Scratch>>,
+    idle: Mutex<Vec<BatchScratch>>,
 }
 
 /// Working memory of one batch.
 #[derive(Debug, Default)]
-struct Scratch {
+struct BatchScratch {
     activations: Activations,
     top_k: TopKScratch,
     rerank: RerankScratch,
@@ -162,7 +162,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         examples: &Examples<'_>,
         batch: &[u32],
         search: Search,
-        scratch: &mut Scratch,
+        scratch: &mut BatchScratch,
         out: &mut TopK,
     ) {
         match self.fast_search(search, out.k()) {
@@ -175,7 +175,13 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
     }
 
     /// Ranks all classes for examples whose embeddings are known.
-    fn rank_everything(&self, examples: &Examples<'_>, batch: &[u32], scratch: &mut Scratch, out: &mut TopK) {
+    fn rank_everything(
+        &self,
+        examples: &Examples<'_>,
+        batch: &[u32],
+        scratch: &mut BatchScratch,
+        out: &mut TopK,
+    ) {
         let model = self.model();
         let embeddings = scratch.activations.embeddings();
         let sparse = SparseQueries::of(model, examples, batch);
@@ -204,7 +210,7 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         examples: &Examples<'_>,
         batch: &[u32],
         only: &[u32],
-        scratch: &mut Scratch,
+        scratch: &mut BatchScratch,
         out: &mut TopK,
     ) {
         let mut classes = only.to_vec();
@@ -392,12 +398,12 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
         }
     }
 
-    fn scratch(&self) -> Scratch {
+    fn scratch(&self) -> BatchScratch {
         self.idle().pop().unwrap_or_default()
     }
 
     /// A thread that panicked left its scratch out of the pool, not broken in it.
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Scratch>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<BatchScratch>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::best::Best;
+use crate::best::Best;
 
 /// The best classes of one example, best first.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -141,7 +141,7 @@ impl TopK {
         &mut self,
         examples: usize,
         num_classes: usize,
-        rank: impl Fn(usize, Slot<'_>) + Sync,
+        rank: impl Fn(usize, RankedSlot<'_>) + Sync,
     ) {
         self.resize(examples, num_classes);
         if self.stride == 0 {
@@ -154,7 +154,7 @@ impl TopK {
             .zip(self.scores.par_chunks_mut(self.stride))
             .enumerate()
             .for_each(|(example, (((len, log_sum_exp), classes), scores))| {
-                rank(example, Slot { log_sum_exp, len, classes, scores });
+                rank(example, RankedSlot { log_sum_exp, len, classes, scores });
             });
     }
 
@@ -196,14 +196,14 @@ impl TopK {
 }
 
 /// Where the best classes of one example go.
-pub(super) struct Slot<'a> {
+pub(super) struct RankedSlot<'a> {
     pub(super) log_sum_exp: &'a mut f32,
     len: &'a mut usize,
     classes: &'a mut [u32],
     scores: &'a mut [f32],
 }
 
-impl Slot<'_> {
+impl RankedSlot<'_> {
     /// How many there is room for, at least 1.
     pub(super) fn k(&self) -> usize {
         self.classes.len()

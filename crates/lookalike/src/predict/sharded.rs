@@ -3,8 +3,8 @@
 //! A score belongs to one rank and is moved, not summed: of the same embeddings rankings
 //! have the bits of one process. On the wire: eight bytes a place of the ranking, whatever the number of classes.
 
-use super::best::Best;
 use super::ranking::TopK;
+use crate::best::Best;
 use crate::collective::Shard;
 
 /// Makes rankings of a shard's classes, numbered from its first one, rankings of all

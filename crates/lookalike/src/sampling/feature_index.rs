@@ -21,10 +21,10 @@
 use lookalike_kernels::{Cpu, LANES, indices_above, prefetch, take_positive};
 use rayon::prelude::*;
 
+use crate::best::Best;
 use crate::collective::{Collective, Shard};
 use crate::data::Examples;
 use crate::model::{Normalise, SparsePart};
-use crate::predict::Best;
 use crate::scratch::PerThread;
 
 /// Classes in a feature's list at most.

@@ -13,13 +13,13 @@ use crate::random::{Rng, below};
 /// See the module's description.
 #[derive(Debug)]
 pub(super) struct Frequency {
-    columns: Vec<Column>,
+    columns: Vec<AliasColumn>,
     probabilities: Vec<f64>,
 }
 
 /// A column of the alias table.
 #[derive(Clone, Copy, Debug)]
-struct Column {
+struct AliasColumn {
     /// The column's own class has this share of it, in units of 2^-32.
     own: u32,
     /// The class that has the remainder.
@@ -39,15 +39,15 @@ impl Frequency {
 
 /// Vose's construction. Class i brings `weight · N`, each of the N columns holds
 /// `height`, the sum of weights: whole numbers that match exactly.
-fn alias_table(weights: &[u64], height: u64) -> Vec<Column> {
+fn alias_table(weights: &[u64], height: u64) -> Vec<AliasColumn> {
     let mut mass: Vec<u128> = weights.iter().map(|&w| u128::from(w) * weights.len() as u128).collect();
     let height = u128::from(height);
-    let mut columns: Vec<Column> =
-        (0..weights.len() as u32).map(|class| Column { own: u32::MAX, other: class }).collect();
+    let mut columns: Vec<AliasColumn> =
+        (0..weights.len() as u32).map(|class| AliasColumn { own: u32::MAX, other: class }).collect();
     let (mut low, mut high): (Vec<usize>, Vec<usize>) =
         (0..weights.len()).partition(|&class| mass[class] < height);
     while let (Some(class), Some(&donor)) = (low.pop(), high.last()) {
-        columns[class] = Column { own: ((mass[class] << 32) / height) as u32, other: donor as u32 };
+        columns[class] = AliasColumn { own: ((mass[class] << 32) / height) as u32, other: donor as u32 };
         mass[donor] -= height - mass[class];
         if mass[donor] < height {
             high.pop();

@@ -10,12 +10,12 @@ use memchr::{memchr_iter, memchr2};
 
 use super::detect::names_columns;
 use super::records::{split_labels, weight_of};
-use super::source::{Chunk, Framing, closing_quote, position};
+use super::source::{Framing, RecordChunk, closing_quote, position};
 use super::{Column, ReadOptions, Record, TextError};
 
 /// Which columns matter, and what stands between them.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Layout {
+pub(super) struct Columns {
     pub(super) delimiter: u8,
     quotes: bool,
     /// The line of the header, which is no record.
@@ -32,17 +32,17 @@ pub(super) struct Layout {
 }
 
 /// A row: its fields and the line it begins on.
-struct Row<'a> {
+struct DelimitedRow<'a> {
     fields: Vec<Cow<'a, str>>,
     line: u64,
 }
 
-impl Layout {
+impl Columns {
     /// Resolves the columns against the first row of the file.
     pub(super) fn new(
         delimiter: u8,
         options: &ReadOptions,
-        head: &Chunk,
+        head: &RecordChunk,
         file: &str,
     ) -> Result<Self, TextError> {
         let mut layout = Self {
@@ -121,11 +121,11 @@ impl Layout {
         if self.quotes { Framing::Quoted { delimiter: self.delimiter } } else { Framing::Lines }
     }
 
-    pub(super) fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
+    pub(super) fn parse(&self, chunk: &RecordChunk, file: &str) -> Result<Vec<Record>, TextError> {
         let expected = self.text.max(self.labels.unwrap_or(0)).max(self.weight.unwrap_or(0)) + 1;
         let mut records = Vec::new();
         for row in self.rows(chunk, file)? {
-            let Row { mut fields, line } = row?;
+            let DelimitedRow { mut fields, line } = row?;
             if self.header_line == Some(line) {
                 continue;
             }
@@ -144,9 +144,9 @@ impl Layout {
     /// The rows of a chunk; blank lines are none.
     fn rows<'s, 'c>(
         &'s self,
-        chunk: &'c Chunk,
+        chunk: &'c RecordChunk,
         file: &'s str,
-    ) -> Result<impl Iterator<Item = Result<Row<'c>, TextError>> + use<'s, 'c>, TextError> {
+    ) -> Result<impl Iterator<Item = Result<DelimitedRow<'c>, TextError>> + use<'s, 'c>, TextError> {
         let text = chunk.text(file)?;
         let (mut at, mut line) = (0, chunk.line);
         Ok(std::iter::from_fn(move || {
@@ -177,7 +177,7 @@ impl Layout {
         line: u64,
         chunk_line: u64,
         file: &str,
-    ) -> Result<(Row<'a>, usize), TextError> {
+    ) -> Result<(DelimitedRow<'a>, usize), TextError> {
         let bytes = text.as_bytes();
         let mut fields = Vec::with_capacity(2);
         loop {
@@ -213,7 +213,7 @@ impl Layout {
             }
             at = (end + 1).min(bytes.len());
             if ends_row {
-                return Ok((Row { fields, line }, at));
+                return Ok((DelimitedRow { fields, line }, at));
             }
         }
     }

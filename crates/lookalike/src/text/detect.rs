@@ -2,12 +2,12 @@
 
 use super::error::excerpt;
 use super::records::Layout;
-use super::source::{Chunk, Chunks, Framing, Source};
+use super::source::{Chunks, Framing, RecordChunk, Rereadable};
 use super::{Column, Format, ReadOptions, TextError, delimited, json_lines};
 
 /// Finds the layout of a file: what the options say, and from its first line
 /// what they do not.
-pub(super) fn layout(source: &Source, options: &ReadOptions) -> Result<Layout, TextError> {
+pub(super) fn layout(source: &Rereadable, options: &ReadOptions) -> Result<Layout, TextError> {
     let file = source.name();
     let head = head(source)?;
     // Some row of it may be one of those to be left out.
@@ -29,9 +29,9 @@ pub(super) fn layout(source: &Source, options: &ReadOptions) -> Result<Layout, T
         )));
     }
     match format {
-        Format::Tsv => delimited::Layout::new(b'\t', options, &head, &file).map(Layout::Delimited),
-        Format::Csv => delimited::Layout::new(b',', options, &head, &file).map(Layout::Delimited),
-        Format::JsonLines => json_lines::Layout::new(options).map(Layout::JsonLines),
+        Format::Tsv => delimited::Columns::new(b'\t', options, &head, &file).map(Layout::Delimited),
+        Format::Csv => delimited::Columns::new(b',', options, &head, &file).map(Layout::Delimited),
+        Format::JsonLines => json_lines::Fields::new(options).map(Layout::JsonLines),
         Format::FastText => Ok(Layout::FastText { prefix: options.label_prefix.clone() }),
         Format::Lines => Ok(Layout::Lines),
     }
@@ -39,7 +39,7 @@ pub(super) fn layout(source: &Source, options: &ReadOptions) -> Result<Layout, T
 
 /// The first chunk, cut after a whole line. It serves detection alone, so a
 /// quoted field that runs beyond it does no harm unless it is in the header.
-fn head(source: &Source) -> Result<Chunk, TextError> {
+fn head(source: &Rereadable) -> Result<RecordChunk, TextError> {
     let chunk = Chunks::new(source, Framing::Lines)?.next_chunk()?;
     chunk.ok_or_else(|| TextError::NoRecord { file: source.name() })
 }
@@ -99,10 +99,10 @@ mod tests {
     #[test]
     fn nothing_and_riddles_are_refused() {
         for content in [&b""[..], b"\n \n"] {
-            let source = Source::Memory { name: "m".into(), bytes: content.into() };
+            let source = Rereadable::Memory { name: "m".into(), bytes: content.into() };
             assert!(matches!(layout(&source, &ReadOptions::default()), Err(TextError::NoRecord { .. })));
         }
-        let source = Source::Memory { name: "m".into(), bytes: b"\nriddle\n"[..].into() };
+        let source = Rereadable::Memory { name: "m".into(), bytes: b"\nriddle\n"[..].into() };
         match layout(&source, &ReadOptions::default()) {
             Err(TextError::UnknownFormat { line: 2, found, .. }) => assert_eq!(found, "riddle"),
             other => panic!("{other:?}"),

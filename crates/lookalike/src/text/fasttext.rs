@@ -3,11 +3,11 @@
 //! Blank lines are skipped.
 
 use super::records::lines;
-use super::source::Chunk;
+use super::source::RecordChunk;
 use super::{Record, TextError};
 
 /// The records of a chunk.
-pub(super) fn parse(chunk: &Chunk, file: &str, prefix: &str) -> Result<Vec<Record>, TextError> {
+pub(super) fn parse(chunk: &RecordChunk, file: &str, prefix: &str) -> Result<Vec<Record>, TextError> {
     Ok(lines(chunk.text(file)?, chunk.line)
         .filter(|(_, content)| !content.trim().is_empty())
         .map(|(line, content)| record(content, prefix, line))

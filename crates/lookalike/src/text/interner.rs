@@ -84,15 +84,15 @@ const FREE: u32 = u32::MAX;
 /// Four places of the table, taken from the first on.
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Bucket {
+struct FourPlaces {
     keys: [u64; PLACES],
     lengths: [u32; PLACES],
     ids: [u32; PLACES],
 }
 
-const EMPTY: Bucket = Bucket { keys: [0; PLACES], lengths: [FREE; PLACES], ids: [FREE; PLACES] };
+const EMPTY: FourPlaces = FourPlaces { keys: [0; PLACES], lengths: [FREE; PLACES], ids: [FREE; PLACES] };
 
-impl Bucket {
+impl FourPlaces {
     /// A bit for each place that holds this key.
     #[inline(always)]
     fn matches(&self, key: u64) -> u32 {
@@ -119,7 +119,7 @@ pub(super) struct Interner {
     /// Where each string ends; it begins where the one before ends.
     ends: Vec<u64>,
     /// A power of two of them.
-    buckets: Vec<Bucket>,
+    buckets: Vec<FourPlaces>,
 }
 
 impl Default for Interner {

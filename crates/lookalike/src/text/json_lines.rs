@@ -4,12 +4,12 @@
 use serde_json::{Map, Value};
 
 use super::records::{lines, weight_of};
-use super::source::Chunk;
+use super::source::RecordChunk;
 use super::{Column, ReadOptions, Record, TextError};
 
 /// The fields that matter.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Layout {
+pub(super) struct Fields {
     text: String,
     /// Names the label field may have; none if labels are not read.
     labels: Vec<String>,
@@ -17,7 +17,7 @@ pub(super) struct Layout {
     pub(super) weight: Option<String>,
 }
 
-impl Layout {
+impl Fields {
     pub(super) fn new(options: &ReadOptions) -> Result<Self, TextError> {
         let field = |column: &Option<Column>, usual: &[&str]| match column {
             Some(Column::Name(name)) => Ok(vec![name.clone()]),
@@ -39,7 +39,7 @@ impl Layout {
         format!("a JSON object a line; the text is {:?}{labels}", self.text)
     }
 
-    pub(super) fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
+    pub(super) fn parse(&self, chunk: &RecordChunk, file: &str) -> Result<Vec<Record>, TextError> {
         lines(chunk.text(file)?, chunk.line)
             .filter(|(_, content)| !content.trim().is_empty())
             .map(|(line, content)| self.record(content, line, file))

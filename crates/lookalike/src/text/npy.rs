@@ -11,7 +11,7 @@ use half::f16;
 
 use super::corpus::{Report, label_ids};
 use super::records::split_labels;
-use super::source::Source;
+use super::source::Rereadable;
 use super::{Format, LabelNames, ReadOptions, TextError, TextFile};
 use crate::data::Dataset;
 
@@ -115,7 +115,7 @@ struct Matrix {
 impl Matrix {
     fn open(path: &Path) -> Result<Self, TextError> {
         let file = path.display().to_string();
-        let mut reader = BufReader::with_capacity(1 << 20, Source::Path(path.into()).open()?);
+        let mut reader = BufReader::with_capacity(1 << 20, Rereadable::Path(path.into()).open()?);
         let wrong = |found: String, expected: &str| TextError::Npy {
             file: file.clone(),
             found,

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::detect::layout;
-use super::source::{Chunk, Chunks, Framing, Source, first_record_end};
+use super::source::{Chunks, Framing, RecordChunk, Rereadable, first_record_end};
 use super::{TextError, delimited, fasttext, json_lines};
 use crate::data::xc::FIRST_ERRORS_MAX;
 
@@ -164,8 +164,8 @@ impl Default for ReadOptions {
 /// Where a format keeps text and labels, once the head of the file is known.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Layout {
-    Delimited(delimited::Layout),
-    JsonLines(json_lines::Layout),
+    Delimited(delimited::Columns),
+    JsonLines(json_lines::Fields),
     FastText { prefix: String },
     Lines,
 }
@@ -190,7 +190,7 @@ impl Layout {
         }
     }
 
-    pub(super) fn parse(&self, chunk: &Chunk, file: &str) -> Result<Vec<Record>, TextError> {
+    pub(super) fn parse(&self, chunk: &RecordChunk, file: &str) -> Result<Vec<Record>, TextError> {
         match self {
             Self::Delimited(layout) => layout.parse(chunk, file),
             Self::JsonLines(layout) => layout.parse(chunk, file),
@@ -205,12 +205,12 @@ impl Layout {
     ///
     /// A bad row costs the line it begins on. Behind it nothing is certain, least of all
     /// which quote closes which, and the next line is the likeliest place for a good row.
-    pub(super) fn parse_each(&self, chunk: &Chunk, file: &str) -> Vec<Result<Record, TextError>> {
+    pub(super) fn parse_each(&self, chunk: &RecordChunk, file: &str) -> Vec<Result<Record, TextError>> {
         let mut found = Vec::new();
         let (mut rest, mut line) = (&chunk.bytes[..], chunk.line);
         while !rest.is_empty() {
             let mut end = first_record_end(rest, self.framing());
-            match self.parse(&Chunk { bytes: rest[..end].into(), line }, file) {
+            match self.parse(&RecordChunk { bytes: rest[..end].into(), line }, file) {
                 Ok(records) => found.extend(records.into_iter().map(Ok)),
                 Err(error) => {
                     found.push(Err(error));
@@ -251,7 +251,7 @@ pub(super) fn weight_of(cell: &str, file: &str, line: u64) -> Result<Option<f32>
 /// A file of records that can be read as often as needed.
 #[derive(Clone, Debug)]
 pub struct TextFile {
-    source: Source,
+    source: Rereadable,
     layout: Layout,
     skip_bad_rows: bool,
 }
@@ -260,15 +260,15 @@ impl TextFile {
     /// A file on disk, plain or compressed (gzip, zstd). Reads its head to find
     /// format and columns.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, TextError> {
-        Self::new(Source::Path(path.as_ref().into()), options)
+        Self::new(Rereadable::Path(path.as_ref().into()), options)
     }
 
     /// A file in memory, plain or compressed; `name` is for messages.
     pub fn from_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Self, TextError> {
-        Self::new(Source::Memory { name: name.into(), bytes: bytes.into() }, options)
+        Self::new(Rereadable::Memory { name: name.into(), bytes: bytes.into() }, options)
     }
 
-    fn new(source: Source, options: &ReadOptions) -> Result<Self, TextError> {
+    fn new(source: Rereadable, options: &ReadOptions) -> Result<Self, TextError> {
         let layout = layout(&source, options)?;
         Ok(Self { source, layout, skip_bad_rows: options.skip_bad_rows })
     }
@@ -320,7 +320,7 @@ impl TextFile {
         let mut chunks = Chunks::new(&self.source, self.layout.framing())?;
         let mut group = chunks.next_group()?;
         while !group.is_empty() {
-            let parse = |chunk: &Chunk| {
+            let parse = |chunk: &RecordChunk| {
                 let (records, skipped) = self.parse(chunk, &file)?;
                 Ok((work(records), skipped))
             };
@@ -338,7 +338,7 @@ impl TextFile {
     }
 
     /// The records of a chunk, and the rows that were left out.
-    fn parse(&self, chunk: &Chunk, file: &str) -> Result<(Vec<Record>, SkippedRows), TextError> {
+    fn parse(&self, chunk: &RecordChunk, file: &str) -> Result<(Vec<Record>, SkippedRows), TextError> {
         let mut skipped = SkippedRows::default();
         let records = match self.layout.parse(chunk, file) {
             Err(_) if self.skip_bad_rows => skipped.sift(self.layout.parse_each(chunk, file)),

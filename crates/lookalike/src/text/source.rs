@@ -25,12 +25,12 @@ pub(super) const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// Bytes that can be read from the start as often as needed.
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum Rereadable {
     Path(PathBuf),
     Memory { name: String, bytes: Arc<[u8]> },
 }
 
-impl Source {
+impl Rereadable {
     /// The name used in messages.
     pub(super) fn name(&self) -> String {
         match self {
@@ -58,7 +58,7 @@ impl Source {
 
 /// Whole records, in the order of the file.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(super) struct RecordChunk {
     pub(super) bytes: Vec<u8>,
     /// The line on which the chunk begins.
     pub(super) line: u64,
@@ -73,7 +73,7 @@ pub(super) enum Framing {
     Quoted { delimiter: u8 },
 }
 
-/// Cuts a reader's bytes into [`Chunk`]s.
+/// Cuts a reader's bytes into [`RecordChunk`]s.
 pub(super) struct Chunks {
     reader: Box<dyn Read + Send>,
     file: String,
@@ -85,13 +85,13 @@ pub(super) struct Chunks {
 }
 
 impl Chunks {
-    pub(super) fn new(source: &Source, framing: Framing) -> Result<Self, TextError> {
+    pub(super) fn new(source: &Rereadable, framing: Framing) -> Result<Self, TextError> {
         let reader = source.open()?;
         Ok(Self { reader, file: source.name(), framing, rest: Vec::new(), line: 1, at_end: false })
     }
 
     /// The next chunks, as many as are worked on together; none at the end.
-    pub(super) fn next_group(&mut self) -> Result<Vec<Chunk>, TextError> {
+    pub(super) fn next_group(&mut self) -> Result<Vec<RecordChunk>, TextError> {
         let mut group = Vec::with_capacity(GROUP_CHUNKS);
         while group.len() < GROUP_CHUNKS {
             match self.next_chunk()? {
@@ -103,7 +103,7 @@ impl Chunks {
     }
 
     /// The next chunk, none at the end of the file.
-    pub(super) fn next_chunk(&mut self) -> Result<Option<Chunk>, TextError> {
+    pub(super) fn next_chunk(&mut self) -> Result<Option<RecordChunk>, TextError> {
         let mut bytes = std::mem::take(&mut self.rest);
         let mut wanted = CHUNK_BYTES;
         loop {
@@ -131,7 +131,7 @@ impl Chunks {
         }
         let line = self.line;
         self.line += memchr_iter(b'\n', &bytes).count() as u64;
-        Ok(Some(Chunk { bytes, line }))
+        Ok(Some(RecordChunk { bytes, line }))
     }
 
     fn fill(&mut self, bytes: &mut Vec<u8>, wanted: usize) -> Result<(), TextError> {
@@ -214,7 +214,7 @@ pub(super) fn position(bytes: &[u8], at: usize, first_line: u64) -> (u64, u64) {
     (line, column)
 }
 
-impl Chunk {
+impl RecordChunk {
     /// The chunk with what is not UTF-8 replaced.
     pub(super) fn lossy(self) -> Self {
         let bytes = String::from_utf8_lossy(&self.bytes).into_owned().into_bytes();
@@ -237,11 +237,11 @@ mod tests {
 
     use super::*;
 
-    fn memory(bytes: &[u8]) -> Source {
-        Source::Memory { name: "memory".into(), bytes: bytes.into() }
+    fn memory(bytes: &[u8]) -> Rereadable {
+        Rereadable::Memory { name: "memory".into(), bytes: bytes.into() }
     }
 
-    fn all(source: &Source, framing: Framing) -> Vec<Chunk> {
+    fn all(source: &Rereadable, framing: Framing) -> Vec<RecordChunk> {
         let mut chunks = Chunks::new(source, framing).unwrap();
         std::iter::from_fn(|| chunks.next_chunk().unwrap()).collect()
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::detect::layout;
 use super::records::Layout;
-use super::source::{BYTE_ORDER_MARK, Chunk, RECORD_BYTES_MAX, Source};
+use super::source::{BYTE_ORDER_MARK, RECORD_BYTES_MAX, RecordChunk, Rereadable};
 use super::{ReadOptions, Record, SkippedRows, TextError, Vectoriser};
 use crate::data::Dataset;
 use crate::data::compression::Plain;
@@ -167,11 +167,11 @@ impl RecordBlocks {
         let layout = match &mut self.layout {
             Some(known) => known,
             unknown => {
-                let source = Source::Memory { name: self.name.clone(), bytes: bytes.into() };
+                let source = Rereadable::Memory { name: self.name.clone(), bytes: bytes.into() };
                 unknown.insert(layout(&source, &self.options)?)
             }
         };
-        let chunk = Chunk { bytes: bytes.into(), line: self.line };
+        let chunk = RecordChunk { bytes: bytes.into(), line: self.line };
         match layout.parse(&chunk, &self.name) {
             Err(_) if self.options.skip_bad_rows => {
                 let rows = layout.parse_each(&chunk, &self.name);

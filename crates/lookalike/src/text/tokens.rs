@@ -38,12 +38,12 @@ pub(super) struct Tokens {
     /// Where each character of the first part of the buffer begins and the last
     /// one ends; then the same for each word of the second part.
     starts: Vec<usize>,
-    rows: Vec<Row>,
+    rows: Vec<Sequence>,
 }
 
 /// Characters or words in a row, of which neighbours make n-grams.
 #[derive(Clone, Copy, Debug)]
-struct Row {
+struct Sequence {
     /// They are these elements of `starts`, the last being the end.
     first: usize,
     last: usize,
@@ -69,7 +69,7 @@ impl Tokens {
     /// Calls `take` with every n-gram of the text laid out, repetitions included.
     #[inline(always)]
     pub(super) fn for_each_ngram(&self, mut take: impl FnMut(Keyed<'_>)) {
-        for &Row { first, last, sizes: Sizes { min, max } } in &self.rows {
+        for &Sequence { first, last, sizes: Sizes { min, max } } in &self.rows {
             let starts = &self.starts[first..=last];
             for at in 0..starts.len().saturating_sub(min) {
                 let ends = &starts[at + min..starts.len().min(at + max + 1)];
@@ -109,7 +109,7 @@ impl Tokens {
             let last = self.starts.len() + 1;
             // A word shorter than the shortest n-gram is one.
             let min = sizes.min.min(last - first);
-            self.rows.push(Row { first, last, sizes: Sizes { min, ..sizes } });
+            self.rows.push(Sequence { first, last, sizes: Sizes { min, ..sizes } });
         }
         self.starts.extend([self.buffer.len(), self.buffer.len() + 1]);
         self.buffer.push(b' ');
@@ -126,7 +126,7 @@ impl Tokens {
         }
         let last = self.starts.len();
         self.starts.push(self.buffer.len());
-        self.rows.push(Row { first, last, sizes });
+        self.rows.push(Sequence { first, last, sizes });
     }
 }
 

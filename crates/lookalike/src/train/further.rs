@@ -18,12 +18,11 @@ use super::config::TrainConfig;
 use super::error::TrainError;
 use super::held_out::hold_out;
 use super::rehearsal::Rehearsal;
-use super::state::{BestScore, Checkpoint, Progress, TrainingState};
+use super::state::{Checkpoint, TrainingState};
 use super::trainer::Trainer;
 use crate::collective::Shard;
 use crate::data::{DataFingerprint, Dataset, Examples};
 use crate::model::{ClassFrequencies, Growth, Model, SparsePart};
-use crate::optim::NetworkMoments;
 use crate::random::{Stream, mix};
 
 /// With fewer held-out examples than this nothing is chosen anew: what parts of the model
@@ -73,16 +72,7 @@ impl<'a> Trainer<'a> {
         cpu: Cpu,
     ) -> Result<Self, TrainError> {
         let start = Instant::now();
-        let state = TrainingState {
-            config,
-            progress: Progress::default(),
-            moments: NetworkMoments::of(&model.network),
-            data: None,
-            held_out: None,
-            rehearsal: None,
-            best: BestScore::default(),
-            refresh: None,
-        };
+        let state = TrainingState::new(config, &model.network);
         let mut trainer = Self::go_on(Checkpoint { model, state }, data, cpu)?;
         trainer.state.progress.train_seconds = start.elapsed().as_secs_f64();
         Ok(trainer)

@@ -6,7 +6,7 @@ use super::config::TrainConfig;
 use super::rehearsal::Rehearsal;
 use crate::data::DataFingerprint;
 use crate::hashing::{FamilyShape, TableCodes};
-use crate::model::Model;
+use crate::model::{Model, Network};
 use crate::optim::NetworkMoments;
 use crate::sampling::FeatureLists;
 
@@ -105,6 +105,20 @@ pub struct TrainingState {
 }
 
 impl TrainingState {
+    /// What there is before the first step.
+    pub fn new(config: TrainConfig, network: &Network) -> Self {
+        Self {
+            config,
+            progress: Progress::default(),
+            moments: NetworkMoments::of(network),
+            data: None,
+            held_out: None,
+            rehearsal: None,
+            best: BestScore::default(),
+            refresh: None,
+        }
+    }
+
     /// What is kept of it with a model that is not trained any more.
     pub fn record(&self) -> TrainingRecord {
         TrainingRecord { config: self.config.clone(), progress: self.progress }

@@ -2,7 +2,7 @@
 
 use lookalike::data::DataFingerprint;
 use lookalike::experiment::Method;
-use lookalike::experiment::adapt::{AdaptOptions, Adaptivity, Snapshot};
+use lookalike::experiment::adapt::{AdaptOptions, Adaptivity, Moment};
 use lookalike::train::TrainConfig;
 use lookalike_report::{Axis, Chart, Column, Format, Page, Section, Series, Table, human};
 use serde::Serialize;
@@ -20,7 +20,7 @@ pub(super) struct Adaptation<'a> {
     pub(super) origin: Origin,
     pub(super) settings: &'a TrainConfig,
     pub(super) options: &'a AdaptOptions,
-    pub(super) snapshots: &'a [Snapshot],
+    pub(super) snapshots: &'a [Moment],
 }
 
 impl Adaptation<'_> {
@@ -137,7 +137,7 @@ impl Adaptation<'_> {
         let (low, high) = positive.fold((1.0, 1e-12), |(l, h): (f64, f64), x| (l.min(x), h.max(x)));
         // Far below what a uniform draw gives, lines only show their noise.
         let low = low.max(1e-3 / self.data.classes as f64);
-        let draw = |snapshot: &Snapshot| {
+        let draw = |snapshot: &Moment| {
             let title = match snapshot.iteration {
                 0 => "Before training".into(),
                 iteration => format!("After {} iterations", human::count(iteration)),

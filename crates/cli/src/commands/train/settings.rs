@@ -6,20 +6,24 @@ use anyhow::Context;
 use clap::Args;
 use lookalike::experiment::Method;
 use lookalike::loss::Loss;
+use lookalike::sampling::SamplerKind;
 use lookalike::train::TrainConfig;
 use serde::de::DeserializeOwned;
 
 use crate::exit::usage;
 use crate::input::TextSettings;
 
+fn samplers() -> String {
+    let names: Vec<_> = SamplerKind::ALL.map(SamplerKind::name).into();
+    format!("Who proposes negatives: {}, nce", names.join(", "))
+}
+
 /// Flags that override the settings; none has a default of its own, so that a
 /// preset or a file shows through.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Settings")]
 pub(crate) struct SettingArguments {
-    /// Who proposes negatives: lsh-embedding, lsh-label, mixed, full, top-k,
-    /// log-uniform, frequency, uniform, nce
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help = samplers())]
     sampler: Option<Method>,
     /// Negatives an example; chooses the tables' K and L unless they are given
     #[arg(long, value_name = "N")]

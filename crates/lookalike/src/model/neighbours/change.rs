@@ -7,7 +7,7 @@ use super::{EXAMPLES_MAX, Neighbours};
 use crate::data::{Dataset, Examples};
 
 /// Kept examples taken apart.
-struct Parts {
+struct TakenApart {
     lengths: Vec<u32>,
     features: Vec<u32>,
     values: Vec<bf16>,
@@ -15,7 +15,7 @@ struct Parts {
     members: Vec<Vec<u32>>,
 }
 
-impl Parts {
+impl TakenApart {
     fn of(part: &Neighbours) -> Self {
         let (features, values) = part.entries();
         let starts = offsets(&part.class_lengths());
@@ -33,7 +33,7 @@ impl Parts {
         const GONE: u32 = u32::MAX;
         let mut place = vec![GONE; self.lengths.len()];
         self.members.iter().flatten().for_each(|&example| place[example as usize] = 0);
-        let starts = offsets(&self.lengths);
+        let starts: Vec<u64> = offsets(&self.lengths);
         let (mut lengths, mut features, mut values) = (Vec::new(), Vec::new(), Vec::new());
         for (example, place) in place.iter_mut().enumerate().filter(|(_, place)| **place != GONE) {
             *place = lengths.len() as u32;
@@ -57,14 +57,14 @@ impl Parts {
 impl Neighbours {
     /// The same with room for more features and classes, which have no example yet.
     pub(in crate::model) fn grown(&self, num_features: usize, num_classes: usize) -> Self {
-        let mut parts = Parts::of(self);
+        let mut parts = TakenApart::of(self);
         parts.members.resize(num_classes, Vec::new());
         parts.join(num_features, self.weight())
     }
 
     /// With the examples `chosen` besides, which are of the same shape.
     pub(crate) fn with(&self, examples: &Examples<'_>, chosen: &[u32]) -> Self {
-        let (mut parts, more) = (Parts::of(self), Parts::of(&Self::new(examples, chosen)));
+        let (mut parts, more) = (TakenApart::of(self), TakenApart::of(&Self::new(examples, chosen)));
         let first = parts.lengths.len() as u32;
         parts.lengths.extend(more.lengths);
         parts.features.extend(more.features);
@@ -82,7 +82,7 @@ impl Neighbours {
 
     /// Of some classes alone, in the order given.
     pub(in crate::model) fn of_classes(&self, num_features: usize, classes: &[u32]) -> Self {
-        let mut parts = Parts::of(self);
+        let mut parts = TakenApart::of(self);
         parts.members = classes.iter().map(|&class| parts.members[class as usize].clone()).collect();
         parts.compact();
         parts.join(num_features, self.weight())
@@ -92,12 +92,12 @@ impl Neighbours {
     /// and their labels. A class with more examples than are kept of it is missing from
     /// the labels of the others.
     pub fn to_dataset(&self, num_features: usize) -> Dataset {
-        let parts = Parts::of(self);
+        let parts = TakenApart::of(self);
         let mut labels: Vec<Vec<u32>> = vec![Vec::new(); parts.lengths.len()];
         for (class, members) in parts.members.iter().enumerate() {
             members.iter().for_each(|&example| labels[example as usize].push(class as u32));
         }
-        let starts = offsets(&parts.lengths);
+        let starts: Vec<u64> = offsets(&parts.lengths);
         let mut data = Dataset::empty(num_features, parts.members.len());
         for (range, labels) in starts.windows(2).zip(&labels) {
             let range = range[0] as usize..range[1] as usize;

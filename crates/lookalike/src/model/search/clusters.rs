@@ -10,7 +10,7 @@
 //!
 //! Trained class vectors keep away from each other, so the best classes of a query may lie
 //! in many clusters. Looking at a class must therefore be cheap: vectors lie cluster by
-//! cluster in a byte a number ([`Codes`]), and reading them in order costs a tenth of
+//! cluster in a byte a number ([`CodedRows`]), and reading them in order costs a tenth of
 //! fetching class vectors from all over memory.
 //!
 //! A query scores the centres of all groups, those of the clusters of the best groups,
@@ -26,10 +26,11 @@ use std::ops::Range;
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
 
-use super::codes::{CodedQuery, Codes};
+use super::codes::{CodedQuery, CodedRows};
 use super::kmeans::{self, Points};
+use crate::best::Best;
 use crate::model::RowsView;
-use crate::predict::Best;
+use crate::model::lists::offsets;
 
 /// Classes in a cluster, about.
 const CLUSTER_CLASSES: usize = 16;
@@ -52,7 +53,7 @@ const SPREADS: f32 = 2.0;
 #[derive(Clone, Debug, Default)]
 pub struct Level {
     /// The means.
-    pub means: Codes,
+    pub means: CodedRows,
     /// The root of the mean square distance from the mean, a coordinate.
     pub spread: Vec<f32>,
 }
@@ -71,7 +72,7 @@ pub struct Clusters {
     /// The classes, cluster after cluster.
     pub members: Vec<u32>,
     /// Their vectors and biases, in the same order.
-    pub classes: Codes,
+    pub classes: CodedRows,
 }
 
 /// Working memory of [`Clusters::visit`], reused between calls.
@@ -118,9 +119,9 @@ impl Clusters {
         Self {
             groups: Level::of(vectors, bias, &of_group),
             clusters: Level::of(vectors, bias, &clusters),
-            group_offsets: starts(&group_lengths),
-            offsets: starts(&lengths),
-            classes: Codes::build(members.len(), vectors.stride, class),
+            group_offsets: offsets(&group_lengths),
+            offsets: offsets(&lengths),
+            classes: CodedRows::build(members.len(), vectors.stride, class),
             members,
         }
     }
@@ -197,7 +198,7 @@ impl Level {
     /// The means of the classes of each cluster.
     fn of(vectors: RowsView<'_>, bias: &[f32], clusters: &[Vec<u32>]) -> Self {
         let means =
-            Codes::build(clusters.len(), vectors.stride, |i, row| mean(vectors, bias, &clusters[i], row));
+            CodedRows::build(clusters.len(), vectors.stride, |i, row| mean(vectors, bias, &clusters[i], row));
         let spread = clusters.par_iter().map(|members| spread(vectors, bias, members)).collect();
         Self { means, spread }
     }
@@ -232,15 +233,6 @@ fn by_centre(classes: &[u32], centre_of: &[u32], count: usize) -> Vec<Vec<u32>> 
     }
     members.retain(|members| !members.is_empty());
     members
-}
-
-fn starts(lengths: &[u32]) -> Vec<u32> {
-    let mut end = 0;
-    let ends = lengths.iter().map(|&length| {
-        end += length;
-        end
-    });
-    std::iter::once(0).chain(ends).collect()
 }
 
 #[cfg(test)]
@@ -308,7 +300,7 @@ mod tests {
     #[test]
     fn what_differs_more_is_looked_at_first() {
         let level = |spread: Vec<f32>| Level {
-            means: Codes::build(2, LANES, |_, row| {
+            means: CodedRows::build(2, LANES, |_, row| {
                 row.fill(1.0);
                 0.0
             }),
@@ -320,7 +312,7 @@ mod tests {
             group_offsets: vec![0, 1, 2],
             offsets: vec![0, 2, 4],
             members: vec![0, 1, 2, 3],
-            classes: Codes::build(4, LANES, |i, row| {
+            classes: CodedRows::build(4, LANES, |i, row| {
                 row.fill(i as f32);
                 0.5
             }),

@@ -23,7 +23,7 @@ const LINES_AHEAD: usize = 48;
 
 /// Rows, each with what it is multiplied with and a bias.
 #[derive(Clone, Debug, Default)]
-pub struct Codes {
+pub struct CodedRows {
     /// Whole numbers, row after row, padded as class vectors are.
     pub codes: Buffer<i8>,
     /// What a row's numbers are multiplied with.
@@ -50,7 +50,7 @@ impl CodedQuery {
     }
 }
 
-impl Codes {
+impl CodedRows {
     /// `count` rows of `stride` numbers; `row` fills in one and gives its bias.
     pub(super) fn build(count: usize, stride: usize, row: impl Fn(usize, &mut [f32]) -> f32 + Sync) -> Self {
         let mut codes = Buffer::zeroed(count * stride);
@@ -148,7 +148,7 @@ mod tests {
         let (stride, rows) = (48, 40);
         // The first row is zero.
         let vector = |row: usize| (0..stride).map(move |place| row as f32 * number(row, place));
-        let codes = Codes::build(rows, stride, |row, numbers| {
+        let codes = CodedRows::build(rows, stride, |row, numbers| {
             numbers.iter_mut().zip(vector(row)).for_each(|(to, x)| *to = x);
             row as f32
         });

@@ -16,7 +16,7 @@ use std::sync::OnceLock;
 use lookalike_kernels::Cpu;
 
 pub use clusters::{ClusterScratch, Clusters, Level};
-pub use codes::Codes;
+pub use codes::CodedRows;
 pub use strong::{StrongClasses, StrongScratch};
 
 use super::{Model, SparsePart};

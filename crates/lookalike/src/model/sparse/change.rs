@@ -4,7 +4,7 @@ use rayon::prelude::*;
 
 use super::{LOG_GAIN, LOG_SHARPNESS, SparsePart, SparseStart};
 
-type Row = Vec<(u32, f32)>;
+type Entries = Vec<(u32, f32)>;
 
 impl SparsePart {
     /// The same with room for more classes, which have no weight yet.
@@ -57,19 +57,19 @@ impl SparsePart {
         *self = self.with_rows(rows, class_counts);
     }
 
-    fn entries(&self, class: usize) -> Row {
+    fn entries(&self, class: usize) -> Entries {
         let (features, weights) = self.row(class);
         features.iter().copied().zip(weights.iter().copied()).collect()
     }
 
-    fn with_rows(&self, rows: Vec<Row>, class_counts: &[u32]) -> Self {
+    fn with_rows(&self, rows: Vec<Entries>, class_counts: &[u32]) -> Self {
         let lengths: Vec<u32> = rows.iter().map(|row| row.len() as u32).collect();
         let (features, weights) = rows.into_iter().flatten().unzip();
         Self::from_parts(&lengths, features, weights, (self.blend(), self.start()), class_counts)
     }
 }
 
-fn merge_centroids(old: (&[u32], &[f32]), new: (&[u32], &[f32]), share: f32) -> Row {
+fn merge_centroids(old: (&[u32], &[f32]), new: (&[u32], &[f32]), share: f32) -> Entries {
     let length = |(_, weights): (&[u32], &[f32])| weights.iter().map(|w| w * w).sum::<f32>().sqrt();
     let wanted = (1.0 - share) * length(old) + share * length(new);
     let mut row = joined(old, new, |old, new| {
@@ -81,7 +81,7 @@ fn merge_centroids(old: (&[u32], &[f32]), new: (&[u32], &[f32]), share: f32) -> 
     row
 }
 
-fn merge_logarithms(old: (&[u32], &[f32]), new: (&[u32], &[f32]), share: f32) -> Row {
+fn merge_logarithms(old: (&[u32], &[f32]), new: (&[u32], &[f32]), share: f32) -> Entries {
     let mean = |weight: f32| (weight / LOG_GAIN).exp_m1().max(0.0) / LOG_SHARPNESS;
     joined(old, new, |old, new| match (old, new) {
         // What was learnt against a feature is not forgotten because it did not occur.
@@ -98,7 +98,7 @@ fn joined(
     old: (&[u32], &[f32]),
     new: (&[u32], &[f32]),
     weight: impl Fn(Option<f32>, Option<f32>) -> f32,
-) -> Row {
+) -> Entries {
     let mut features = [old.0, new.0].concat();
     features.sort_unstable();
     features.dedup();

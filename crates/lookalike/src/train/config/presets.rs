@@ -219,6 +219,28 @@ mod tests {
     }
 
     #[test]
+    fn auto_moves_sparse_weights_less_where_examples_have_many_labels() {
+        let rate = |labels| {
+            let size = DataSize { examples: 20_000, classes: 9_000, feature_values: 200_000, labels };
+            TrainConfig::auto(size).0.sparse.unwrap().rate
+        };
+        let usual = SparseConfig::default().rate;
+        assert_eq!([10_000, 20_000, 80_000].map(rate), [usual, usual, usual / 4.0]);
+    }
+
+    #[test]
+    fn auto_shuffles_large_data_in_windows() {
+        let window = |feature_values| {
+            let size = DataSize { examples: 9_000_000, classes: 9_000, feature_values, labels: 9_000_000 };
+            let (config, why) = TrainConfig::auto(size);
+            assert_eq!(why.iter().any(|line| line.contains("windows")), config.shuffle_window.is_some());
+            config.shuffle_window
+        };
+        // At 8 bytes a value, 4 GiB.
+        assert_eq!((window(1 << 29), window((1 << 29) + 1)), (None, Some(1 << 18)));
+    }
+
+    #[test]
     fn auto_has_no_committee_for_very_many_classes() {
         let members = |classes| {
             let size = DataSize { examples: 500_000, classes, feature_values: 5_000_000, labels: 500_000 };

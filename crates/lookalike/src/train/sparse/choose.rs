@@ -20,7 +20,7 @@ pub(in crate::train) struct Judge<'a> {
 
 /// How much parts of a model count.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::train) struct Choice {
+pub(in crate::train) struct Shares {
     blend: f32,
     /// Of the nearest examples; 0 where there are to be none.
     weight: f32,
@@ -37,7 +37,7 @@ pub(in crate::train) fn choose<'a>(
     examples: &Examples<'_>,
     judges: &mut Vec<Judge<'a>>,
     with_nearest: bool,
-) -> Option<Choice> {
+) -> Option<Shares> {
     judges.retain(|judge| judge.model.sparse.is_some() && !judge.unseen.is_empty());
     if judges.is_empty() {
         return None;
@@ -51,13 +51,13 @@ pub(in crate::train) fn choose<'a>(
         kept = judges.iter_mut().map(|judge| judge.take_neighbours(shard, examples)).collect();
         weight = best_weight(scores.iter().zip(&kept), blend);
     }
-    let choice = Choice { blend, weight };
+    let choice = Shares { blend, weight };
     let mut kept = kept.into_iter();
     judges.iter_mut().for_each(|judge| choice.apply(shard, examples, judge, kept.next()));
     Some(choice)
 }
 
-impl Choice {
+impl Shares {
     /// To a model, perhaps with the nearest examples that were taken from it.
     pub(in crate::train) fn apply(
         self,

@@ -73,7 +73,7 @@ struct Met {
 /// What one thread needs.
 #[derive(Debug, Default)]
 struct Worker {
-    search: Search,
+    search: RowSearch,
     /// By feature: its place in the row that is spread out, and one more; zero between rows.
     places: Vec<u32>,
     /// The gradient of a row, zero between classes.
@@ -82,7 +82,7 @@ struct Worker {
 
 /// Working memory to search features in a row.
 #[derive(Debug, Default)]
-struct Search {
+struct RowSearch {
     firsts: Vec<u32>,
     common: Vec<Common>,
 }

@@ -12,7 +12,6 @@ use crate::collective::{Collective, Shard};
 use crate::data::{DataFingerprint, Examples};
 use crate::hashing::Incremental;
 use crate::model::{ClassFrequencies, Model, Network, SparseStart};
-use crate::optim::NetworkMoments;
 use crate::sampling::{self, SamplerKind};
 use crate::train::changed::ChangedClasses;
 use crate::train::class_start::start_classes;
@@ -22,7 +21,7 @@ use crate::train::held_out::HeldOut;
 use crate::train::sharded;
 use crate::train::sparse::{SparseTraining, judged_start};
 use crate::train::stages::StageTimes;
-use crate::train::state::{BestScore, Checkpoint, Progress, TrainingState};
+use crate::train::state::{Checkpoint, TrainingState};
 use crate::train::step::{Proposer, Step};
 use crate::train::unseen::{FeatureCounts, Unseen};
 
@@ -69,7 +68,10 @@ impl<'a> Trainer<'a> {
     ) -> Result<Self, TrainError> {
         let Checkpoint { model, state } = &checkpoint;
         state.config.check(&examples)?;
-        check_sizes(model, &examples)?;
+        check_sizes([
+            ("features", model.num_features(), examples.num_features),
+            ("classes", model.num_classes(), examples.num_classes),
+        ])?;
         state.config.check_model(model)?;
         let found = DataFingerprint::of(&examples);
         if let Some(expected) = &state.data {
@@ -84,14 +86,10 @@ impl<'a> Trainer<'a> {
         }
         let shard = Shard::new(collective, examples.num_classes);
         let network = &model.network;
-        for (what, model, data) in [
+        check_sizes([
             ("features on this rank", network.input.len, shard.features(examples.num_features).len()),
             ("classes on this rank", network.output.len, shard.classes().len()),
-        ] {
-            if model != data {
-                return Err(TrainError::OtherData { what, model, data });
-            }
-        }
+        ])?;
         Self::start(checkpoint, shard, examples, cpu, None)
     }
 
@@ -204,16 +202,7 @@ pub(super) fn new_checkpoint(config: TrainConfig, shard: &Shard, examples: &Exam
     let (features, classes) = (shard.features(examples.num_features), shard.classes());
     let mut network = Network::random_shard(shape, config.init, config.seed, features, classes);
     network.output.bias.fill(config.loss().over_candidates().starting_bias(examples.num_classes));
-    let state = TrainingState {
-        config,
-        progress: Progress::default(),
-        moments: NetworkMoments::of(&network),
-        data: None,
-        held_out: None,
-        rehearsal: None,
-        best: BestScore::default(),
-        refresh: None,
-    };
+    let state = TrainingState::new(config, &network);
     Checkpoint { model: Model::new(network, ClassFrequencies::of(examples)), state }
 }
 
@@ -231,14 +220,10 @@ pub(super) fn proposer(config: &TrainConfig, model: &Model, shard: &Shard) -> Re
     Ok(Proposer::Sampler(sampler))
 }
 
-fn check_sizes(model: &Model, examples: &Examples<'_>) -> Result<(), TrainError> {
-    for (what, model, data) in [
-        ("features", model.num_features(), examples.num_features),
-        ("classes", model.num_classes(), examples.num_classes),
-    ] {
-        if model != data {
-            return Err(TrainError::OtherData { what, model, data });
-        }
+/// Whether what a model has so many of, the data has as many of.
+fn check_sizes(sizes: [(&'static str, usize, usize); 2]) -> Result<(), TrainError> {
+    match sizes.into_iter().find(|(_, model, data)| model != data) {
+        Some((what, model, data)) => Err(TrainError::OtherData { what, model, data }),
+        None => Ok(()),
     }
-    Ok(())
 }
