@@ -169,6 +169,11 @@ impl Input {
         if self.weights.is_empty() { view } else { Examples { weights: &self.weights, ..view } }
     }
 
+    /// Whether it was text.
+    pub(crate) fn is_text(&self) -> bool {
+        !self.understood.is_empty()
+    }
+
     /// How many true labels of an example the model does not know.
     pub(crate) fn unknown_labels(&self, example: usize) -> usize {
         self.unknown_labels.get(example).map_or(0, |&count| count as usize)
@@ -465,7 +470,7 @@ fn tell(path: &Path, report: &ReadReport) {
 /// Says which rows were left out, if any was.
 pub(crate) fn tell_skipped(path: &Path, skipped: &SkippedRows) {
     if skipped.rows > 0 {
-        inform!("{}: {} bad rows left out, the first:", path.display(), human::count(skipped.rows));
+        inform!("{}: {} left out, the first:", path.display(), human::counted(skipped.rows, "bad row"));
         for error in &skipped.first_errors {
             inform!("  {error}");
         }
