@@ -24,7 +24,7 @@ use super::times::{Part, Times};
 use super::{Settings, TrainArguments, describe};
 use crate::exit::{INTERRUPTED, usage};
 use crate::input::{self, Input};
-use crate::output::inform;
+use crate::output::{inform, inform_once};
 use crate::progress::RunProgress;
 use crate::ranks;
 
@@ -115,7 +115,7 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         }
     };
     for warning in trainer.state.config.warnings() {
-        inform!("note: {warning}");
+        inform_once!("note: {warning}");
     }
     describe::start(&trainer, &data.view(), &say);
     // Whoever was killed after the last checkpoint has not saved the model yet.
