@@ -329,7 +329,6 @@ pub(crate) fn for_resuming<'a>(
     let input = match (read.kind_for(&target, || file.kind())?, target.text) {
         (Kind::Text, Some(text)) => {
             let file = file.text(&read.of_text_with(weights))?;
-            file.header_warning()?.iter().for_each(|warning| inform_once!("{}: {warning}", path.display()));
             let (dataset, report) = text::transform_dataset(&file, &text.vectoriser, &text.names)?;
             warn(path, &report);
             Ok(Input::new(dataset, report))

@@ -65,27 +65,20 @@ impl TextFile {
         }
         Ok(Understanding { lines, warnings: warnings(self.layout(), &records) })
     }
-
-    /// Whether its first record looks like a header, in words.
-    pub fn header_warning(&self) -> Result<Option<String>, TextError> {
-        let first = self.records()?.next().transpose()?;
-        Ok(first.and_then(|first| header_warning(self.layout(), &first)))
-    }
-}
-
-fn header_warning(layout: &Layout, first: &Record) -> Option<String> {
-    let Layout::Delimited(columns) = layout else { return None };
-    let mut cells = std::iter::once(&first.text).chain(&first.labels);
-    let is_name = |cell: &String| COLUMN_NAMES.contains(&cell.trim().to_lowercase().as_str());
-    (!columns.has_header() && cells.all(is_name)).then(|| {
-        let Record { line, text, .. } = first;
-        format!("line {line} looks like a header ({text:?}) and is taken as an example: say --header true")
-    })
 }
 
 fn warnings(layout: &Layout, records: &[Record]) -> Vec<String> {
-    let mut warnings: Vec<String> =
-        records.first().and_then(|first| header_warning(layout, first)).into_iter().collect();
+    let mut warnings = Vec::new();
+    if let (Layout::Delimited(columns), Some(first)) = (layout, records.first()) {
+        let cells = std::iter::once(&first.text).chain(&first.labels);
+        let is_name = |cell: &String| COLUMN_NAMES.contains(&cell.trim().to_lowercase().as_str());
+        if !columns.has_header() && cells.into_iter().all(is_name) {
+            warnings.push(format!(
+                "line {} looks like a header ({:?}) and is taken as an example: say --header true",
+                first.line, first.text
+            ));
+        }
+    }
     if records.len() < FEW {
         return warnings;
     }
