@@ -16,15 +16,28 @@ def as_texts(X: Any) -> list[str] | None:
     if isinstance(X, str):
         raise ValueError("X is a single text, but must be a list of texts: write [text]")
     if isinstance(X, np.ndarray) or hasattr(X, "iloc"):  # pandas, for example
-        if X.ndim != 1 or len(X) == 0 or not all(isinstance(text, str) for text in X):
-            return None
-        return [str(text) for text in X]
+        return _texts_of_column(X)
     if not isinstance(X, (list, tuple)) or not any(isinstance(text, str) for text in X):
         return None
     for example, text in enumerate(X):
         if not isinstance(text, str):
             raise TypeError(f"X holds texts, but example {example} is {type(text).__name__}: {text!r}")
     return list(X)
+
+
+def _texts_of_column(X: Any) -> list[str] | None:
+    """The texts of an array or a column; a table of texts is refused in words."""
+    if X.ndim == 2 and len(X) > 0 and any(isinstance(cell, str) for cell in np.asarray(X[:1]).flat):
+        raise TypeError("X is a table with texts, but must be a list of texts: give one of its columns")
+    texts = list(X) if X.ndim == 1 else []
+    if not any(isinstance(text, str) for text in texts):
+        return None
+    for example, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(
+                f"X holds texts, but example {example} is {text!r}: leave it out, or give it an empty text"
+            )
+    return [str(text) for text in texts]
 
 
 def rows(X: Any) -> Features:

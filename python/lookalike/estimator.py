@@ -377,7 +377,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         eval_set, _, patience, time_limit, k = watching or _NOT_WATCHED
         if patience is not None and eval_set is None:
             raise ValueError("patience needs an eval_set to look at")
-        _native.check_run(json.dumps(settings), _metrics_at(k), time_limit)
+        for warning in _native.check_run(json.dumps(settings), _metrics_at(k), time_limit):
+            warnings.warn(warning, stacklevel=4)
 
     def _options(self, progress: Progress, watching: Any) -> RunOptions:
         eval_set, every, patience, time_limit, k = watching or _NOT_WATCHED
@@ -508,6 +509,8 @@ class ExtremeClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if threshold is not None:
+            if not 0 <= threshold <= 1:
+                raise ValueError(f"threshold is {threshold!r}, but must be a probability, from 0 to 1")
             count = min(k or 100, len(self.classes_))
             best, probabilities = self.top_k(X, count, search=search, effort=effort)
             pairs = zip(best, probabilities, strict=True)

@@ -29,13 +29,14 @@ pub(crate) fn training_settings(
 }
 
 /// Whether settings of training, metrics (as JSON) and a time limit mean something: what can
-/// be known before there is data.
+/// be known before there is data. Gives a sentence for each that hardly ever does any good.
 #[pyfunction]
-pub(crate) fn check_run(settings: &str, metrics: &str, time_limit: Option<f64>) -> PyResult<()> {
-    parse_training(settings)?.check_values().map_err(error::value)?;
+pub(crate) fn check_run(settings: &str, metrics: &str, time_limit: Option<f64>) -> PyResult<Vec<String>> {
+    let config = parse_training(settings)?;
+    config.check_values().map_err(error::value)?;
     parse_metrics(metrics)?;
     parse_time_limit(time_limit)?;
-    Ok(())
+    Ok(config.warnings())
 }
 
 pub(crate) fn parse_training(settings: &str) -> PyResult<TrainConfig> {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.exceptions import NotFittedError
@@ -62,7 +63,9 @@ def test_features_that_break_the_rules():
     for features, error, message in [
         ("Paris", ValueError, r"write \[text\]"),
         (["Paris", 3], TypeError, "example 1 is int"),
-        (np.array([["a", "b"]]), ValueError, "could not convert"),
+        (np.array([["a", "b"]]), TypeError, "one of its columns"),
+        (np.array(["a", float("nan")], object), TypeError, "example 1 is nan"),
+        (pd.DataFrame({"text": ["a", "b"]}), TypeError, "one of its columns"),
         (np.ones(4), ValueError, "Expected 2D array"),
         (np.ones((1, 3)), ValueError, "X has 3 features, but ExtremeClassifier is expecting 4"),
         (["a text"], ValueError, "trained on a matrix"),
@@ -113,6 +116,17 @@ def test_settings_that_mean_nothing_are_told_before_data_is_looked_at():
     ]:
         with pytest.raises(ValueError, match=message):
             ExtremeClassifier(**parameters).fit([["neither"], ["nor"]], [1, 2, 3], **options)
+
+
+def test_a_learning_rate_that_no_one_means_gets_a_warning():
+    with pytest.warns(UserWarning, match="the learning rate is 0.9"):
+        ExtremeClassifier("full", epochs=1, lr=0.9).fit(X, Y)
+
+
+def test_a_threshold_is_a_probability():
+    model = ExtremeClassifier("full", epochs=1).fit(X, Y)
+    with pytest.raises(ValueError, match="threshold is 80, but must be a probability"):
+        model.predict(X, threshold=80)
 
 
 def test_a_diverging_training_is_told():

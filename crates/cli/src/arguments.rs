@@ -1,6 +1,6 @@
 //! What can be typed.
 
-use clap::{Parser, Subcommand};
+use clap::{Command as Grammar, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::commands;
 
@@ -14,6 +14,23 @@ use crate::commands;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+/// What was typed; ends the program where it means nothing.
+pub(crate) fn parse() -> Cli {
+    let mut grammar = with_negative_numbers(Cli::command());
+    let matches = grammar.get_matches_mut();
+    Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut grammar).exit())
+}
+
+/// A negative number after a flag is its value, which is refused in words, and no flag.
+fn with_negative_numbers(grammar: Grammar) -> Grammar {
+    grammar
+        .mut_args(|argument| {
+            let takes_value = argument.get_action().takes_values() && !argument.is_positional();
+            argument.allow_negative_numbers(takes_value)
+        })
+        .mut_subcommands(with_negative_numbers)
 }
 
 const EXAMPLES: &str = "Examples:

@@ -21,7 +21,7 @@ use lookalike::text::{
 use lookalike_report::human;
 
 use crate::exit::usage;
-use crate::output::inform;
+use crate::output::inform_once;
 pub(crate) use blocks::TrainingBlocks;
 use kind::{InputFormat, Kind, Opened};
 pub(crate) use stream::{stream, stream_records, stream_rows};
@@ -108,7 +108,7 @@ impl ReadArguments {
             (Some(kind), _) => Ok(kind),
             (None, Some(_)) => {
                 if detect() == Kind::Numbers {
-                    inform!(
+                    inform_once!(
                         "note: this looks like rows of numbers, but the model was trained from text and reads it so"
                     );
                 }
@@ -167,6 +167,11 @@ impl Input {
     pub(crate) fn view(&self) -> Examples<'_> {
         let view = self.source.view();
         if self.weights.is_empty() { view } else { Examples { weights: &self.weights, ..view } }
+    }
+
+    /// Whether it was text.
+    pub(crate) fn is_text(&self) -> bool {
+        !self.understood.is_empty()
     }
 
     /// How many true labels of an example the model does not know.
@@ -272,7 +277,7 @@ fn training_examples(
         Kind::Text => {
             let file = file.text(&read.of_text_with(weights))?;
             let understood = file.understanding()?;
-            understood.warnings.iter().for_each(|warning| inform!("{}: {warning}", path.display()));
+            understood.warnings.iter().for_each(|warning| inform_once!("{}: {warning}", path.display()));
             let TextDataset { dataset, vectoriser, names, report } = text::fit_dataset(&file, options)?;
             check_names(path, &names, &report)?;
             check_features(path, dataset.num_features, options)?;
@@ -450,13 +455,13 @@ fn check_features(path: &Path, num_features: usize, options: &TextOptions) -> an
 fn warn(path: &Path, report: &Report) {
     tell_skipped(path, &report.skipped);
     for warning in report.warnings() {
-        inform!("{}: {warning}", path.display());
+        inform_once!("{}: {warning}", path.display());
     }
 }
 
 fn tell(path: &Path, report: &ReadReport) {
     for note in &report.notes {
-        inform!("{note}");
+        inform_once!("{note}");
     }
     let first_errors = report.first_errors.iter().map(ToString::to_string).collect();
     tell_skipped(path, &SkippedRows { rows: report.bad_rows, first_errors });
@@ -465,9 +470,9 @@ fn tell(path: &Path, report: &ReadReport) {
 /// Says which rows were left out, if any was.
 pub(crate) fn tell_skipped(path: &Path, skipped: &SkippedRows) {
     if skipped.rows > 0 {
-        inform!("{}: {} bad rows left out, the first:", path.display(), human::count(skipped.rows));
+        inform_once!("{}: {} left out, the first:", path.display(), human::counted(skipped.rows, "bad row"));
         for error in &skipped.first_errors {
-            inform!("  {error}");
+            inform_once!("  {error}");
         }
     }
 }

@@ -17,10 +17,8 @@ mod signals;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let cli = arguments::Cli::parse();
+    let cli = arguments::parse();
     let session = match ranks::join(&cli.command) {
         Ok(session) => session,
         Err(error) => return ExitCode::from(exit::report(&error)),

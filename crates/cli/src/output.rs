@@ -11,3 +11,13 @@ macro_rules! inform {
     }};
 }
 pub(crate) use inform;
+
+/// The same of what all ranks would say alike: the first one does.
+macro_rules! inform_once {
+    ($($words:tt)*) => {
+        if $crate::ranks::is_first() {
+            $crate::output::inform!($($words)*);
+        }
+    };
+}
+pub(crate) use inform_once;

@@ -72,9 +72,11 @@ pub(crate) struct RunProgress {
     loss: SmoothLoss,
     latest: Option<(String, f64)>,
     examples: u64,
-    /// Steps of this run, and when it began.
+    /// Steps of this run, when it began, and the last one's end.
     steps: u64,
     started: Instant,
+    last_step: (Instant, f64),
+    ending: Ending,
     wire: Wire,
     /// The run's name where it is one of several.
     name: Option<String>,
@@ -86,6 +88,24 @@ struct Wire {
     steps: u64,
     bytes: u64,
     seconds_at_start: f64,
+}
+
+/// What comes after the last step, as far as the evaluations so far tell.
+#[derive(Default)]
+struct Ending {
+    /// What the last evaluation took, and what made the model ready for it.
+    evaluation: f64,
+    settling: f64,
+    /// The examples that are measured at the end, as a multiple of those of an evaluation.
+    measured: f64,
+}
+
+impl Ending {
+    /// The seconds that it and so many steps take, where so many have taken so long.
+    fn seconds_left(&self, steps: u64, (done, seconds): (u64, f64)) -> f64 {
+        let of_steps = steps as f64 * seconds / done.max(1) as f64;
+        of_steps + self.settling + self.measured * self.evaluation
+    }
 }
 
 enum Display {
@@ -113,7 +133,7 @@ impl RunProgress {
             Display::Silent
         } else if std::io::stderr().is_terminal() {
             let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr_with_hz(5));
-            let template = "{prefix}{bar:24} {percent:>3}%  {msg}  {eta} left";
+            let template = "{prefix}{bar:24} {percent:>3}%  {msg}";
             bar.set_style(ProgressStyle::with_template(template).unwrap_or(ProgressStyle::default_bar()));
             Display::Bar(bar)
         } else {
@@ -129,6 +149,8 @@ impl RunProgress {
             examples: 0,
             steps: 0,
             started: Instant::now(),
+            last_step: (Instant::now(), 0.0),
+            ending: Ending::default(),
             wire: Wire { seconds_at_start: ranks::all().seconds_waited(), ..Wire::default() },
             name: None,
         }
@@ -160,6 +182,11 @@ impl RunProgress {
     pub(crate) fn with_tensorboard(mut self, folder: &Path) -> anyhow::Result<Self> {
         self.events = Some(EventWriter::create(folder)?);
         Ok(self)
+    }
+
+    /// At the end so many times the examples of an evaluation are measured.
+    pub(crate) fn measures_at_end(&mut self, times: f64) {
+        self.ending.measured = times;
     }
 
     /// From here on it says which evaluations are the best: the run keeps its best model.
@@ -228,7 +255,14 @@ impl RunProgress {
         let speed = self.examples as f64 / progress.train_seconds.max(1e-9);
         let latest =
             self.latest.as_ref().map_or(String::new(), |(name, value)| format!("  {name} {value:.2}"));
-        let text = format!("loss {loss:.4}{latest}  {} examples/s", human::count(speed as u64));
+        let left = trainer.planned_steps().saturating_sub(progress.iteration);
+        // By the clock: evaluations take their time too.
+        let left = self.ending.seconds_left(left, (self.steps, self.started.elapsed().as_secs_f64()));
+        let text = format!(
+            "loss {loss:.4}{latest}  {} examples/s  {} left",
+            human::count(speed as u64),
+            human::seconds(left)
+        );
         match &mut self.display {
             Display::Silent => {}
             Display::Bar(bar) => {
@@ -238,14 +272,11 @@ impl RunProgress {
             Display::Plain { last } => {
                 if last.elapsed() >= PLAIN_INTERVAL {
                     *last = Instant::now();
-                    let left = trainer.planned_steps().saturating_sub(progress.iteration) as f64;
-                    // By the clock: evaluations take their time too.
-                    let eta = left * self.started.elapsed().as_secs_f64() / self.steps.max(1) as f64;
                     // A step that ends an epoch belongs to it.
                     let epoch = progress.epoch + usize::from(progress.position > 0);
                     let step = progress.iteration;
                     let name = self.name.as_ref().map_or(String::new(), |name| format!("{name}  "));
-                    inform!("{name}epoch {epoch}  step {step}  {text}  {} left", human::seconds(eta));
+                    inform!("{name}epoch {epoch}  step {step}  {text}");
                 }
             }
         }
@@ -260,6 +291,7 @@ impl Observer for RunProgress {
         self.wire.bytes += report.bytes_sent;
         let loss = self.loss.take(report.loss);
         self.show_step(trainer, report, loss);
+        self.last_step = (Instant::now(), report.progress.train_seconds);
         let progress = report.progress;
         if !progress.iteration.is_multiple_of(LOG_INTERVAL) {
             return;
@@ -275,6 +307,9 @@ impl Observer for RunProgress {
 
     fn on_evaluation(&mut self, trainer: &Trainer<'_>, evaluation: &Evaluation, is_best: bool) {
         let progress = trainer.state.progress;
+        let (last_step, trained) = self.last_step;
+        self.ending.settling = (progress.train_seconds - trained).max(0.0);
+        self.ending.evaluation = (last_step.elapsed().as_secs_f64() - self.ending.settling).max(0.0);
         let known = |(name, value): (&str, Option<f64>)| value.map(|v| (name.to_owned(), v));
         let values: Vec<(String, f64)> = evaluation.values.iter().filter_map(known).collect();
         self.latest = values.first().cloned();
@@ -301,5 +336,18 @@ impl Observer for RunProgress {
 
     fn should_stop(&mut self) -> bool {
         signals::interrupted()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_includes_what_comes_after_the_last_step() {
+        let ending = Ending { evaluation: 2.0, settling: 1.0, measured: 6.0 };
+        assert_eq!(ending.seconds_left(30, (10, 5.0)), 15.0 + 1.0 + 12.0);
+        assert_eq!(ending.seconds_left(0, (10, 5.0)), 13.0);
+        assert_eq!(Ending::default().seconds_left(4, (0, 0.0)), 0.0);
     }
 }

@@ -116,7 +116,7 @@ fn bad_input_gives_one_message_and_no_file() {
     }
     let output = lookalike(folder, &["data", "stats", "bad.txt", "--skip-bad-rows"]);
     assert_eq!(output.status.code(), Some(0));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("bad.txt: 1 bad rows left out"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("bad.txt: 1 bad row left out"));
     assert!(
         refuse(folder, &["data", "stats", "absent.txt"]).contains("absent.txt: expected a readable file")
     );

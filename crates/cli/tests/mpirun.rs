@@ -128,6 +128,19 @@ fn two_ranks_train_the_model_of_one_to_the_bit() {
     }
 }
 
+/// What is odd about a file or a setting is said once.
+#[test]
+fn the_first_rank_speaks_for_all() {
+    let folder = folder();
+    let titles: String = (0..60).map(|i| format!("word{} title {i}\tlabel{}\n", i % 3, i % 3)).collect();
+    std::fs::write(folder.path().join("titles.tsv"), format!("title\tsubject\n{titles}")).unwrap();
+    let rank = format!("{PROGRAM} train titles.tsv --preset plain --epochs 1 --lr 0.9");
+    let output = together(folder.path(), &[&rank, &rank]);
+    assert!(output.status.success(), "{}", errors(&output));
+    assert_eq!(errors(&output).matches("looks like a header").count(), 1, "{}", errors(&output));
+    assert_eq!(errors(&output).matches("the learning rate is").count(), 1, "{}", errors(&output));
+}
+
 #[test]
 fn ranks_that_would_not_do_the_same_are_named() {
     let folder = folder();

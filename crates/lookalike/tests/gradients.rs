@@ -10,7 +10,9 @@ use lookalike::loss::Loss;
 use lookalike::model::{Activation, Init, Network, NetworkConfig, Normalise, Numbers, Storage};
 use lookalike::optim::{Adam, NetworkMoments};
 use lookalike::random::{Stream, below, mix};
-use lookalike::sampling::{Candidates, LshConfig, MixedConfig, Request, SamplerKind, Setup, build};
+use lookalike::sampling::{
+    Candidates, LshConfig, MixedConfig, NearClasses, Request, SamplerKind, Setup, build,
+};
 use lookalike::train::{Proposer, Step, StepContext};
 use lookalike_kernels::Cpu;
 
@@ -240,7 +242,8 @@ fn check(setting: &Setting) {
         frozen_features: 0,
     };
     let mut step = Step::default();
-    let loss = step.run(&context, (&mut network, &mut moments), &mut proposer, None, &view, &batch);
+    let no_one = None::<fn() -> &'static NearClasses>;
+    let loss = step.run(&context, (&mut network, &mut moments), &mut proposer, no_one, &view, &batch);
     if setting.sampler != SamplerKind::Full {
         let pairs: usize = case.scored.iter().map(Vec::len).sum();
         assert_eq!(step.num_trained_pairs(), pairs, "all that was proposed is trained on");

@@ -58,6 +58,11 @@ pub fn count(value: u64) -> String {
     separate_thousands(&value.to_string())
 }
 
+/// So many of what a word names, which gets an s for more than one: `1 epoch`, `12 epochs`.
+pub fn counted(value: u64, what: &str) -> String {
+    format!("{} {what}{}", count(value), if value == 1 { "" } else { "s" })
+}
+
 /// Four significant digits, thousands separated, no trailing zeros: `0.1235`, `36.1`, `670,091`.
 /// The very large and the very small are written as `1.23e-7`.
 pub fn number(value: f64) -> String {
@@ -198,6 +203,12 @@ fn trim_unit(written: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_counted_has_a_plural() {
+        let counted = [0, 1, 2000].map(|value| counted(value, "row"));
+        assert_eq!(counted, ["0 rows", "1 row", "2,000 rows"]);
+    }
 
     #[test]
     fn durations_use_the_unit_that_suits_them() {

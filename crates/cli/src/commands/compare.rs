@@ -77,7 +77,7 @@ fn read_methods(names: &[String]) -> anyhow::Result<Vec<Method>> {
             "paper" => Method::PAPER.to_vec(),
             "all" => Method::all(),
             name => vec![name.parse().map_err(|error| {
-                usage(format!("--methods: {error}; besides nce, and paper or all for several at once"))
+                usage(format!("--methods: {error}; besides paper or all for several at once"))
             })?],
         };
         for method in more {

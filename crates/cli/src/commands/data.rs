@@ -16,6 +16,7 @@ use lookalike::data::uniform::{UniformOptions, UniformPlan};
 use lookalike::data::write::atomically;
 use lookalike::data::{Examples, write_text};
 use lookalike::text::{Record, TextFile};
+use lookalike_report::human;
 
 use crate::input::{self, Content, Input, ReadArguments, TextArguments, TextSettings, WeightArguments};
 use crate::output::inform;
@@ -380,8 +381,8 @@ fn report_written(path: &Path, examples: Examples<'_>) {
     inform!(
         "wrote {}: {} examples, {} features, {} classes",
         path.display(),
-        examples.len(),
-        examples.num_features,
-        examples.num_classes
+        human::count(examples.len() as u64),
+        human::count(examples.num_features as u64),
+        human::count(examples.num_classes as u64)
     );
 }

@@ -95,6 +95,11 @@ pub(crate) fn run(arguments: PredictArguments) -> anyhow::Result<()> {
         (None, model) => model.as_deref().unwrap_or(Path::new("")),
     };
     let cpu = arguments.machine.cpu()?;
+    if let Some(threshold) = arguments.threshold.filter(|threshold| !(0.0..=1.0).contains(threshold))
+        && arguments.probabilities
+    {
+        return Err(usage(format!("--threshold is {threshold}, but must be a probability, from 0 to 1")));
+    }
     arguments.search.check_on_ranks()?;
     if (arguments.only.is_some() || arguments.input == Path::new("-")) && ranks::all().size() > 1 {
         return Err(usage("--only and standard input are for one process: start one, or give a file"));

@@ -24,7 +24,7 @@ pub(crate) enum InputFormat {
     Npy,
     /// Columns separated by tabs
     Tsv,
-    /// Columns separated by commas
+    /// Columns separated by commas, or by semicolons where the first line has no comma
     Csv,
     /// A JSON object a line
     #[value(alias = "jsonl")]

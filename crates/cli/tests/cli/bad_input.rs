@@ -128,7 +128,7 @@ fn bad_rows_of_texts_can_be_left_out_too() {
     // No label is asked for here, so a text without one is none too few.
     let done = folder.succeed("predict model some.tsv --skip-bad-rows");
     assert_eq!(done.out.lines().count(), line);
-    assert!(done.errors.contains("some.tsv: 1 bad rows left out"), "{}", done.errors);
+    assert!(done.errors.contains("some.tsv: 1 bad row left out"), "{}", done.errors);
     folder.write("none.tsv", "\"a\"b\tx\n\"c\"d\ty\n");
     assert!(folder.refuse("train none.tsv --skip-bad-rows").contains("none.tsv:1:4"));
 }
@@ -205,6 +205,7 @@ fn settings_that_mean_nothing_are_refused_before_data_is_read() {
     folder.write("worse.toml", "[text]\nwords = \"a-b\"\n");
     for (flags, expected) in [
         ("--lr 0", "lr is 0"),
+        ("--lr -1", "lr is -1"),
         ("--epochs 0", "epochs is 0"),
         ("--hidden 0", "hidden is [0]"),
         ("--budget 0", "budget is 0"),
@@ -232,6 +233,7 @@ fn settings_that_mean_nothing_are_refused_before_data_is_read() {
     for flags in [
         "--time-limit=-1",
         "--time-limit long",
+        "--epochs -1",
         "--eval-epochs 0",
         "--eval-iterations 0",
         "--valid made/test.txt --patience 0",

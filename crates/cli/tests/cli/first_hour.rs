@@ -29,7 +29,7 @@ fn what_was_understood_chosen_and_done_is_said() {
     let said =
         folder.succeed("train titles.tsv --test test.tsv --model model --epochs 2 --eval-examples 50").errors;
     for words in [
-        "read titles.tsv in ",
+        "read and vectorised titles.tsv in ",
         "columns separated by tabs, without a header; the text is column 1, labels are column 2, separated by \"|\"",
         "its first text is \"Volume 0 of gardens and stars\", with the labels \"gardening\", \"astronomy\"",
         "10 further models, each without some of 400 examples, are trained to choose",
@@ -59,8 +59,10 @@ fn a_model_is_replaced_only_if_that_is_meant() {
 }
 
 #[test]
-fn strange_learning_rates_and_names_get_a_word() {
+fn strange_values_and_names_get_a_word() {
     let folder = with_titles();
+    let said = folder.run("train titles.tsv --sampler lsh").errors;
+    assert!(said.contains("expected one of full, ") && said.contains(", nce, "), "{said}");
     let said = folder.succeed("train titles.tsv --model model --epochs 1 --lr 0.9 -q").errors;
     assert!(said.contains("note: the learning rate is 0.9"), "{said}");
     assert!(folder.refuse("inspect model --class cookng").contains("did you mean \"cooking\"?"));
@@ -91,6 +93,24 @@ fn probabilities_are_calibrated_and_judged() {
     let said = folder.run_with_input("predict plain - --probabilities", b"gardens\n").errors;
     assert!(said.contains("not calibrated"), "{said}");
     assert!(folder.succeed("evaluate plain titles.tsv --json").json().get("calibration").is_none());
+}
+
+#[test]
+fn files_of_a_spreadsheet_are_read_or_named() {
+    let folder = Folder::new();
+    let rows = titles().replace('\t', ";").replace('|', "/");
+    folder.write("titles.csv", format!("text;labels\n{rows}"));
+    let flags = "--label-separator / --preset plain --epochs 1 --model model";
+    let said = folder.succeed(&format!("train titles.csv {flags}")).errors;
+    assert!(said.contains("columns separated by semicolons, named on line 1"), "{said}");
+    assert!(said.contains("400 examples") && said.contains("trained 1 epoch in"), "{said}");
+    folder.write("titles.xlsx", b"PK\x03\x04\x14\x00\x06\x00".to_vec());
+    assert!(folder.refuse("train titles.xlsx").contains("save a sheet as CSV"));
+    folder.write("titles.jsonl", "{\"title\": \"a\", \"subjects\": [\"b\"]}\n");
+    let message = folder.refuse("train titles.jsonl");
+    assert!(message.contains("found \"subjects\", \"title\": name the right one"), "{message}");
+    let message = folder.refuse("predict model titles.csv --probabilities --threshold 80");
+    assert!(message.contains("from 0 to 1"), "{message}");
 }
 
 #[test]

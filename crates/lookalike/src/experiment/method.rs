@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::loss::Loss;
-use crate::sampling::{SamplerError, SamplerKind};
+use crate::sampling::SamplerKind;
 use crate::train::TrainConfig;
 
 /// A sampler with the softmax loss, or noise-contrastive estimation, which is a
@@ -97,21 +97,28 @@ impl fmt::Display for Method {
     }
 }
 
-impl FromStr for Method {
-    type Err = SamplerError;
+/// A name that is none of a method.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown sampler {name:?}; expected one of {}", Method::all().into_iter().map(Method::name).collect::<Vec<_>>().join(", "))]
+pub struct UnknownMethod {
+    name: String,
+}
 
-    fn from_str(name: &str) -> Result<Self, SamplerError> {
-        match name {
-            "nce" => Ok(Self::Nce),
-            _ => name.parse().map(Self::Sampler),
-        }
+impl FromStr for Method {
+    type Err = UnknownMethod;
+
+    fn from_str(name: &str) -> Result<Self, UnknownMethod> {
+        Self::all()
+            .into_iter()
+            .find(|method| method.name() == name)
+            .ok_or_else(|| UnknownMethod { name: name.into() })
     }
 }
 
 impl TryFrom<String> for Method {
-    type Error = SamplerError;
+    type Error = UnknownMethod;
 
-    fn try_from(name: String) -> Result<Self, SamplerError> {
+    fn try_from(name: String) -> Result<Self, UnknownMethod> {
         name.parse()
     }
 }
@@ -135,7 +142,11 @@ mod tests {
             assert_eq!(serde_json::from_str::<Method>(&json).unwrap(), method);
             assert_eq!(method.place(), place);
         }
-        assert!("lsh".parse::<Method>().is_err());
+        let error = "lsh".parse::<Method>().unwrap_err().to_string();
+        assert!(
+            error.contains("\"lsh\"") && error.contains("lsh-embedding") && error.contains("nce"),
+            "{error}"
+        );
     }
 
     #[test]

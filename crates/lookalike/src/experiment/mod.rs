@@ -23,7 +23,7 @@ mod run;
 pub mod summary;
 
 pub use matrix::{MatrixObserver, RunFolder, run_matrix};
-pub use method::Method;
+pub use method::{Method, UnknownMethod};
 pub use run::{Arena, CurvePoint, PlannedRun, RunRecord};
 
 use crate::data::DataError;

@@ -11,7 +11,8 @@
 //! It looks at the best [`RANKS`] scores and at nothing else: no sum over all
 //! classes, so a search that finds the best classes only can give probabilities too.
 //! The order of an example's probabilities is that of its scores, and equal scores have
-//! equal ones. O(classes asked for) an example.
+//! equal ones, but for an example with so few known features that it gets some of the
+//! prior, which knows no scores. O(classes asked for) an example.
 
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};

@@ -1,4 +1,4 @@
-//! Columns separated by tabs or commas, quoted as RFC 4180 says.
+//! Columns separated by tabs, commas or semicolons, quoted as RFC 4180 says.
 //!
 //! A field that begins with `"` ends at the next `"` that is not doubled; it
 //! may hold separators and line ends. A quote elsewhere is a plain character.
@@ -106,7 +106,11 @@ impl Columns {
             Some(name) => format!("column {}, {name:?}", at + 1),
             None => format!("column {}", at + 1),
         };
-        let separated = if self.delimiter == b'\t' { "tabs" } else { "commas" };
+        let separated = match self.delimiter {
+            b'\t' => "tabs",
+            b';' => "semicolons",
+            _ => "commas",
+        };
         let header = match self.header_line {
             Some(line) => format!("named on line {line}"),
             None => "without a header".into(),
@@ -241,6 +245,17 @@ mod tests {
             seen,
             [(1, "a, \"b\"\nc", "x+y".into()), (4, "d \"e\"", "z".into()), (5, "last", String::new())]
         );
+    }
+
+    #[test]
+    fn semicolons_separate_where_the_first_line_has_no_comma() {
+        let content = "text;labels\n\"a; b\";x|y\nc, d;z\n";
+        for options in [csv(), ReadOptions::default()] {
+            let records = read(content, &options).unwrap();
+            let seen: Vec<_> = records.iter().map(|r| (r.text.as_str(), r.labels.join("+"))).collect();
+            assert_eq!(seen, [("a; b", "x+y".into()), ("c, d", "z".to_string())]);
+        }
+        assert_eq!(read("a;b,c\n", &csv()).unwrap()[0].text, "a;b");
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub enum TextError {
     /// The first line fits no format.
     #[error(
         "{file}:{line}: cannot tell the format from the first line, {found:?}; expected columns \
-         separated by tabs or commas, a JSON object, or words among which some begin with \
-         `__label__`; name the format if it is one of these"
+         separated by tabs, commas or semicolons, a JSON object, or words among which some begin \
+         with `__label__`; name the format if it is one of these"
     )]
     UnknownFormat {
         /// The file.
@@ -28,6 +28,16 @@ pub enum TextError {
         line: u64,
         /// The start of that line.
         found: String,
+    },
+    /// A file of another kind.
+    #[error("{file}: this is {found}; {advice}")]
+    Foreign {
+        /// The file.
+        file: String,
+        /// What it is.
+        found: &'static str,
+        /// What to make of it.
+        advice: &'static str,
     },
     /// A file without a single record.
     #[error("{file}: no record found, the file is empty; expected at least one line of text")]
@@ -137,7 +147,7 @@ pub enum TextError {
         message: String,
     },
     /// A JSON object without a wanted field, or with one of another type.
-    #[error("{file}:{line}: field {field:?} is {found}, expected {expected}")]
+    #[error("{file}:{line}: field {field:?} is {found}, expected {expected}{advice}")]
     JsonField {
         /// The file.
         file: String,
@@ -149,6 +159,8 @@ pub enum TextError {
         found: String,
         /// What was expected.
         expected: &'static str,
+        /// Which fields there are, where it is missing.
+        advice: String,
     },
     /// A record beyond any sensible length.
     #[error(

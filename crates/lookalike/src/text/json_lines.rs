@@ -7,6 +7,9 @@ use super::records::{lines, weight_of};
 use super::source::RecordChunk;
 use super::{Column, ReadOptions, Record, TextError};
 
+/// So many fields of an object are named where one is missing.
+const FIELDS_NAMED: usize = 10;
+
 /// The fields that matter.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fields {
@@ -53,31 +56,40 @@ impl Fields {
             let message = message.split(" at line ").next().unwrap_or_default().into();
             TextError::Json { file: file.into(), line, column: e.column().max(1) as u64, message }
         })?;
-        let wrong = |field: &str, found: Option<&Value>, expected| TextError::JsonField {
-            file: file.into(),
-            line,
-            field: field.into(),
-            found: kind(found).into(),
-            expected,
+        let wrong = |object: &Map<String, Value>, field: &str, found: Option<&Value>, expected| {
+            TextError::JsonField {
+                file: file.into(),
+                line,
+                field: field.into(),
+                found: kind(found).into(),
+                expected,
+                advice: if found.is_none() { others(object) } else { String::new() },
+            }
         };
         let labels = match self.labels.iter().find_map(|name| object.get_key_value(name)) {
             Some((name, value)) => names(value)
-                .map_err(|bad| wrong(name, Some(bad), "a string, a number or an array of these"))?,
+                .map_err(|bad| wrong(&object, name, Some(bad), "a string, a number or an array of these"))?,
             None if self.labels.is_empty() => Vec::new(),
             None => {
-                return Err(wrong(&self.labels[0], None, "a string, a number or an array of these"));
+                return Err(wrong(&object, &self.labels[0], None, "a string, a number or an array of these"));
             }
         };
         let weight = match self.weight.as_ref().and_then(|name| object.get_key_value(name)) {
             None | Some((_, Value::Null)) => None,
             Some((_, Value::Number(number))) => weight_of(&number.to_string(), file, line)?,
-            Some((name, other)) => return Err(wrong(name, Some(other), "a number, 0 or more")),
+            Some((name, other)) => return Err(wrong(&object, name, Some(other), "a number, 0 or more")),
         };
         match object.remove(&self.text) {
             Some(Value::String(text)) => Ok(Record { text, labels, weight, line }),
-            other => Err(wrong(&self.text, other.as_ref(), "a string")),
+            other => Err(wrong(&object, &self.text, other.as_ref(), "a string")),
         }
     }
+}
+
+/// The fields that an object has where one is missing.
+fn others(object: &Map<String, Value>) -> String {
+    let names: Vec<String> = object.keys().take(FIELDS_NAMED).map(|name| format!("{name:?}")).collect();
+    if names.is_empty() { String::new() } else { format!("; found {}: name the right one", names.join(", ")) }
 }
 
 /// Label names of a value, or the part of it that is none.
@@ -155,8 +167,10 @@ mod tests {
             ("{\"label\":[true],\"text\":\"a\"}", "label", "true or false"),
         ] {
             match read(&format!("{good}\n{bad}\n"), &options) {
-                Err(TextError::JsonField { line: 3, field: f, found: w, .. }) => {
-                    assert_eq!((f.as_str(), w.as_str()), (field, found));
+                Err(error @ TextError::JsonField { line: 3, .. }) => {
+                    let (said, is_missing) = (error.to_string(), found == "missing");
+                    assert!(said.contains(&format!("field {field:?} is {found}, expected")), "{said}");
+                    assert_eq!(said.ends_with(": name the right one"), is_missing, "{said}");
                 }
                 other => panic!("{bad}: {other:?}"),
             }

@@ -35,7 +35,7 @@ pub struct Record {
 pub enum Format {
     /// Columns separated by tabs.
     Tsv,
-    /// Columns separated by commas.
+    /// Columns separated by commas, or by semicolons where the first line has no comma.
     Csv,
     /// A JSON object a line.
     JsonLines,

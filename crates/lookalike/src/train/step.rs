@@ -62,25 +62,34 @@ impl Step {
         Self { shard: (!shard.is_whole()).then(|| shard.clone()), ..Self::default() }
     }
 
-    /// Moves the network by one batch; gives the mean loss of its examples.
-    /// Classes that are known to be `near` the examples may be told to samplers.
-    pub fn run(
+    /// Moves the network by one batch; gives the mean loss of its examples. What
+    /// `find_near` finds near them without the network may be told to samplers; where the
+    /// embeddings travel between ranks, it searches meanwhile.
+    pub fn run<'n>(
         &mut self,
         context: &StepContext,
         (network, moments): (&mut Network, &mut NetworkMoments),
         proposer: &mut Proposer,
-        near: Option<&NearClasses>,
+        mut find_near: Option<impl FnOnce() -> &'n NearClasses + Send>,
         examples: &Examples<'_>,
         batch: &[u32],
     ) -> f64 {
         let mut clock = StageClock::start();
         let Self { shard, activations, input, .. } = self;
+        let mut near = None;
+        if shard.is_none() {
+            near = find_near.take().map(|find| find());
+            clock.end(Stage::Near);
+        }
         let num_features = network.config.num_features;
         let ranges = shard.as_ref().map(|shard| shard.feature_ranges(num_features));
         let sum = |sums: &mut [f32]| {
             if let Some(shard) = shard {
-                let prepare = || input.prepare(context, network, examples, batch);
-                rayon::join(|| shard.collective().sum_f32(sums), prepare);
+                let meanwhile = || {
+                    input.prepare(context, network, examples, batch);
+                    find_near.map(|find| find())
+                };
+                near = rayon::join(|| shard.collective().sum_f32(sums), meanwhile).1;
             }
         };
         let ranges = ranges.unwrap_or_else(|| Ranges::whole(num_features));

@@ -152,13 +152,10 @@ impl<'a> Trainer<'a> {
             frozen_features: config.frozen_features,
         };
         let (model, batch) = (&mut self.model, (&self.examples, &self.order[places]));
-        if let Some(sparse) = &mut self.sparse {
-            sparse.propose(self.cpu, model, batch);
-            clock.end(Stage::Near);
-        }
-        let near = self.sparse.as_ref().map(SparseTraining::near);
+        let (cpu, normalise) = (self.cpu, model.network.config.normalise);
+        let find_near = self.sparse.as_mut().map(|sparse| sparse.search(cpu, normalise, batch));
         let network = (&mut model.network, moments);
-        let loss = self.step.run(&context, network, &mut self.proposer, near, batch.0, batch.1);
+        let loss = self.step.run(&context, network, &mut self.proposer, find_near, batch.0, batch.1);
         clock.end_measured(self.step.stage_times());
         let mut is_finite = true;
         if let Some(sparse) = &mut self.sparse {

@@ -49,8 +49,13 @@ pub(super) fn end(trainer: &Trainer<'_>, outcome: Outcome, had_sparse_part: bool
     let progress = trainer.state.progress;
     let (epoch, waited) = (progress.epoch, trainer.state.best.waited);
     say(match outcome {
-        Outcome::Finished => format!("trained {epoch} epochs in {}", human::seconds(progress.train_seconds)),
-        Outcome::NoProgress => format!("stopped early: no better for {waited} evaluations"),
+        Outcome::Finished => {
+            let epochs = human::counted(epoch as u64, "epoch");
+            format!("trained {epochs} in {}", human::seconds(progress.train_seconds))
+        }
+        Outcome::NoProgress => {
+            format!("stopped early: no better for {}", human::counted(waited as u64, "evaluation"))
+        }
         Outcome::TimeLimit => format!("stopped by --time-limit in epoch {}", epoch + 1),
         Outcome::Stopped => format!("interrupted in epoch {}; go on with --resume", epoch + 1),
     });

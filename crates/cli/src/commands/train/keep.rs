@@ -1,5 +1,7 @@
 //! What of a run outlives it: the best or last model, and checkpoints.
 
+use std::time::Instant;
+
 use lookalike::artifact::{Checkpoints, DirectoryKeeper};
 use lookalike::train::{KeepError, Keeper, Trainer};
 
@@ -9,17 +11,25 @@ pub(super) struct Kept {
     /// Whether the model that is saved is the best one.
     pub(super) keeps_best: bool,
     pub(super) checkpoints: Option<Checkpoints>,
+    /// What keeping has taken so far.
+    pub(super) seconds: f64,
 }
 
 impl Keeper for Kept {
     fn keep_best(&mut self, trainer: &Trainer<'_>) -> Result<(), KeepError> {
-        match &mut self.model {
+        let start = Instant::now();
+        let kept = match &mut self.model {
             Some(model) if self.keeps_best => model.keep_best(trainer),
             _ => Ok(()),
-        }
+        };
+        self.seconds += start.elapsed().as_secs_f64();
+        kept
     }
 
     fn keep_last(&mut self, trainer: &Trainer<'_>) -> Result<(), KeepError> {
-        self.checkpoints.as_mut().map_or(Ok(()), |checkpoints| checkpoints.keep_last(trainer))
+        let start = Instant::now();
+        let kept = self.checkpoints.as_mut().map_or(Ok(()), |checkpoints| checkpoints.keep_last(trainer));
+        self.seconds += start.elapsed().as_secs_f64();
+        kept
     }
 }

@@ -24,7 +24,7 @@ use super::times::{Part, Times};
 use super::{Settings, TrainArguments, describe};
 use crate::exit::{INTERRUPTED, usage};
 use crate::input::{self, Input};
-use crate::output::inform;
+use crate::output::{inform, inform_once};
 use crate::progress::RunProgress;
 use crate::ranks;
 
@@ -91,7 +91,8 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
     };
     // What a trainer starts from (sparse weights, first tables) is training already.
     let (path, seconds) = (arguments.train.display(), human::seconds(times.enter(Part::Training)));
-    say(format!("read {path} in {seconds}"));
+    let read = if data.is_text() { "read and vectorised" } else { "read" };
+    say(format!("{read} {path} in {seconds}"));
     data.understood().iter().for_each(|line| say(line.clone()));
     let learnt = data.take_learnt();
     let mut trainer = match (earlier, previous) {
@@ -114,16 +115,14 @@ pub(super) fn train(arguments: &TrainArguments, base: Settings) -> anyhow::Resul
         }
     };
     for warning in trainer.state.config.warnings() {
-        inform!("note: {warning}");
+        inform_once!("note: {warning}");
     }
     describe::start(&trainer, &data.view(), &say);
     // Whoever was killed after the last checkpoint has not saved the model yet.
     if trainer.is_done() && arguments.checkpoint.is_none() {
         if !trainer.lacks_index() {
-            let epochs = trainer.state.progress.epoch;
-            say(format!(
-                "nothing is left to do: the model has had its {epochs} epochs; ask for more with --epochs"
-            ));
+            let epochs = human::counted(trainer.state.progress.epoch as u64, "epoch");
+            say(format!("nothing is left to do: the model has had its {epochs}; ask for more with --epochs"));
             return Ok(ExitCode::SUCCESS);
         }
         say("training is done; the model gets the search index that several ranks do not make".into());
@@ -380,6 +379,10 @@ fn train_and_save(
         let (some, all) = (human::count(some as u64), human::count(all as u64));
         say(format!("while training, metrics are of {some} of {all} test examples (--eval-examples 0: all)"));
     }
+    if let (Some(test), Some(watched)) = (test, watched) {
+        let looked_at = sample.as_ref().map_or(watched.view().len(), |sample| sample.places.len());
+        progress.measures_at_end(test.view().len() as f64 / looked_at.max(1) as f64);
+    }
     let place = |i: usize| sample.as_ref().map_or(i, |sample| sample.places[i]);
     let unknown = |i: usize| watched.map_or(0, |input| input.unknown_labels(place(i)));
     let validation = watched.map(|input| Validation {
@@ -405,7 +408,7 @@ fn train_and_save(
     let had_sparse_part = trainer.model.sparse.is_some();
     let model = arguments.model.as_ref();
     let model = model.map(|path| DirectoryKeeper::new(path, !arguments.without_training_state));
-    let mut kept = Kept { model, keeps_best: valid.is_some(), checkpoints };
+    let mut kept = Kept { model, keeps_best: valid.is_some(), checkpoints, seconds: 0.0 };
     if let (Some(model), Some(valid)) = (&mut kept.model, valid) {
         if arguments.resume {
             find_best(arguments, trainer, model, valid)?;
@@ -418,7 +421,8 @@ fn train_and_save(
     let outcome = result?;
     let seconds = times.enter(Part::Saving);
     let trained = trainer.state.progress.train_seconds - trained_before;
-    times.moved(Part::Training, Part::Evaluation, (seconds - trained).max(0.0));
+    times.moved(Part::Training, Part::Evaluation, (seconds - trained - kept.seconds).max(0.0));
+    times.moved(Part::Training, Part::Saving, kept.seconds);
     describe::end(trainer, outcome, had_sparse_part, say);
     progress.wire().into_iter().for_each(say);
     let saved = kept.model.map(|model| save(trainer, model, say)).transpose()?;

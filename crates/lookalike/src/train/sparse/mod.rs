@@ -22,7 +22,7 @@ use lookalike_kernels::Cpu;
 
 use crate::collective::Shard;
 use crate::data::Examples;
-use crate::model::{Model, SparsePart, SparseStart};
+use crate::model::{Model, Normalise, SparsePart, SparseStart};
 use crate::sampling::{FeatureIndex, FeatureLists, NearClasses, Truths};
 use start::start_part;
 use step::SparseStep;
@@ -114,15 +114,19 @@ impl SparseTraining {
         self.index.restore(lists, &priors, model.num_features())
     }
 
-    /// Finds the classes near each example of a batch, true labels left out.
-    pub(super) fn propose(&mut self, cpu: Cpu, model: &Model, batch: Batch<'_>) {
-        let (normalise, wanted) = (model.network.config.normalise, self.config.negatives);
-        self.index.propose(cpu, batch, normalise, wanted, Truths::LeftOut, &mut self.near);
-    }
-
-    /// The classes that [`propose`](Self::propose) found last.
-    pub(super) fn near(&self) -> &NearClasses {
-        &self.near
+    /// Finds, when it is called, the classes near each example of a batch, true labels left
+    /// out; asks no other rank.
+    pub(super) fn search<'s>(
+        &'s mut self,
+        cpu: Cpu,
+        normalise: Normalise,
+        batch: Batch<'s>,
+    ) -> impl FnOnce() -> &'s NearClasses {
+        move || {
+            let wanted = self.config.negatives;
+            self.index.propose(cpu, batch, normalise, wanted, Truths::LeftOut, &mut self.near);
+            &self.near
+        }
     }
 
     /// Moves the weights of true labels and of the near classes found last. False if
