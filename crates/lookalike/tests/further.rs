@@ -6,6 +6,7 @@ use lookalike::model::{ChangeError, Growth, Init, Model};
 use lookalike::predict::Predictor;
 use lookalike::train::{
     FurtherData, SparseConfig, TrainConfig, TrainError, Trainer, rehearsal_weights, rehearsed,
+    sparse_rate_change,
 };
 use lookalike_kernels::Cpu;
 
@@ -239,7 +240,8 @@ fn frozen_features_stay_and_new_ones_move() {
     assert_eq!(row(&same.model, 0), row(&model, 0));
 }
 
-/// Whatever the share, the examples of an epoch count as all examples would.
+/// Whatever the share, an epoch's examples count 1 on average, rehearsed ones more by the root
+/// of how much less often they are shown.
 #[test]
 fn what_is_shown_less_often_counts_more() {
     let mut all = data(0..20);
@@ -249,10 +251,26 @@ fn what_is_shown_less_often_counts_more() {
     let weights = rehearsal_weights(all.view(), num_new, an_epoch, share);
     let shown = num_new as f32 * weights[0] + an_epoch as f32 * weights[count - 1];
     assert!((shown - (num_new + an_epoch) as f32).abs() < 1e-3, "{shown}");
-    assert!((weights[num_new] / weights[num_new - 1] - 4.0).abs() < 1e-5);
+    assert!((weights[num_new] / weights[num_new - 1] - 2.0).abs() < 1e-5);
     all.weights = vec![0.5; count];
     let halved = rehearsal_weights(all.view(), num_new, an_epoch, share);
     assert!(halved.iter().zip(&weights).all(|(half, weight)| (half - 0.5 * weight).abs() < 1e-6));
+}
+
+/// As one training on all would have chosen it.
+#[test]
+fn sparse_weights_learn_the_slower_the_more_labels_an_example_has() {
+    let old = data(0..4);
+    let model = trained(&old, config());
+    let count = old.view().len();
+    let with_labels = |labels: &[u32]| {
+        let mut new = Dataset::empty(old.num_features, 8);
+        (0..count).for_each(|_| new.push([(0, 1.0)], labels));
+        sparse_rate_change(&model, &new.view())
+    };
+    assert_eq!(with_labels(&[7]), 1.0);
+    // Two labels an example, now that half of them have three.
+    assert_eq!(with_labels(&[1, 5, 7]), 0.5);
 }
 
 #[test]

@@ -93,11 +93,19 @@ impl ClassFrequencies {
 
     /// How many labels an example has.
     pub fn labels_per_example(&self) -> LabelsPerExample {
-        let labels: u64 = self.examples_of_class.iter().map(|&count| u64::from(count)).sum();
-        match labels == self.num_examples as u64 {
+        match self.num_labels() == self.num_examples as u64 {
             true => LabelsPerExample::One,
             false => LabelsPerExample::Several,
         }
+    }
+
+    /// The same as a mean, at least 1.
+    pub fn labels_mean(&self) -> f64 {
+        (self.num_labels() as f64 / self.num_examples.max(1) as f64).max(1.0)
+    }
+
+    fn num_labels(&self) -> u64 {
+        self.examples_of_class.iter().map(|&count| u64::from(count)).sum()
     }
 
     /// The share of training examples that have a class.

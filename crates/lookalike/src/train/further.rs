@@ -157,12 +157,26 @@ fn take_in_examples(model: &mut Model, config: &TrainConfig, data: &FurtherData<
 /// How much examples count, in training, of which each epoch has all `num_new` new ones and
 /// `an_epoch` of the others, which are a `share` of those there are. A class would be taken
 /// for as many times more probable as its examples are shown more often; so what is shown
-/// less often counts more, and all count 1 on average.
+/// less often counts more, and all count 1 on average. Only by the root of how much less
+/// often: few examples that count for all the others make steps that are mostly chance, and
+/// leave little of them to what is new (docs/notes/incremental.md).
 pub fn rehearsal_weights(examples: Examples<'_>, num_new: usize, an_epoch: usize, share: f64) -> Vec<f32> {
     let (new, an_epoch) = (num_new as f64, an_epoch as f64);
-    let of_new = (new + an_epoch) / (new + an_epoch / share);
-    let counts = |i: usize| if i < num_new { of_new } else { of_new / share };
+    let times = share.sqrt().recip();
+    let of_new = (new + an_epoch) / (new + an_epoch * times);
+    let counts = |i: usize| if i < num_new { of_new } else { of_new * times };
     (0..examples.len()).map(|i| (f64::from(examples.weight(i)) * counts(i)) as f32).collect()
+}
+
+/// How many times as fast sparse weights are to learn once a model has seen the examples
+/// `new` too: the more labels an example has, the more rows it moves, and the less each of
+/// them ([`TrainConfig::auto`]).
+pub fn sparse_rate_change(model: &Model, new: &Examples<'_>) -> f32 {
+    let mut all = model.frequencies.clone();
+    let before = all.labels_mean();
+    all.examples_of_class.resize(new.num_classes.max(all.examples_of_class.len()), 0);
+    all.add(&ClassFrequencies::of(new));
+    (before / all.labels_mean()) as f32
 }
 
 /// A share of the examples that teach something: drawn by lot, others for every seed and

@@ -39,7 +39,7 @@ mod unseen;
 pub use config::{AUTO, ClassStart, ConfigError, DataSize, PRESETS, RateSchedule, TrainConfig};
 pub use context::StepContext;
 pub use error::TrainError;
-pub use further::{FurtherData, rehearsal_weights, rehearsed};
+pub use further::{FurtherData, rehearsal_weights, rehearsed, sparse_rate_change};
 pub use keeper::InMemory;
 pub use record::ProposedNegatives;
 pub use rehearsal::Rehearsal;

@@ -9,6 +9,7 @@ use lookalike::model::{Model, Neighbours, Normalise};
 use lookalike::text::Vocabulary;
 use lookalike::train::{
     FurtherData, TrainConfig, TrainError, Trainer, TrainingRecord, rehearsal_weights, rehearsed,
+    sparse_rate_change,
 };
 use lookalike_kernels::Cpu;
 use lookalike_report::human;
@@ -34,8 +35,9 @@ pub(crate) struct FurtherArguments {
     #[arg(long, requires = "from")]
     freeze_input: bool,
     /// Train in each epoch on this share of the earlier examples again, others every time, so
-    /// that old classes are not forgotten; they count as much more as they are shown less
-    /// often [default: 0.35 where the model keeps examples or --rehearse-from is given]
+    /// that old classes are not forgotten; they count more as they are shown less often
+    /// [default: 0.35, or 0.5 of 10,000 new examples on with sparse weights, where the model
+    /// keeps examples or --rehearse-from is given]
     #[arg(long, value_name = "SHARE", requires = "from", value_parser = share, allow_negative_numbers = true)]
     rehearse: Option<f64>,
     /// The earlier examples, where the model keeps none; may be given several times
@@ -51,11 +53,28 @@ enum VocabularyName {
     Keep,
 }
 
-/// What is new is seen four times and the rest about once and a half, in large batches where
-/// an epoch has many examples: about a third of the time of one training on all
-/// (docs/notes/incremental.md).
-const REHEARSED_SHARE: f64 = 0.35;
-const EPOCHS: usize = 4;
+/// How often what is new is seen, and how much of what is old an epoch has: with both, about a
+/// third of the time of one training on all (docs/notes/incremental.md).
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Pace {
+    epochs: usize,
+    rehearsed_share: f64,
+}
+
+impl Pace {
+    const USUAL: Self = Self { epochs: 4, rehearsed_share: 0.35 };
+    /// Sparse rows start from the mean of their examples and need fewer steps, which take
+    /// longer with them; each old example has its turn once.
+    const WITH_SPARSE: Self = Self { epochs: 2, rehearsed_share: 0.5 };
+    /// New examples, at least, for so few epochs.
+    const NEW_MIN: usize = 10_000;
+
+    fn of(config: &TrainConfig, num_new: usize) -> Self {
+        if config.sparse.is_some() && num_new >= Self::NEW_MIN { Self::WITH_SPARSE } else { Self::USUAL }
+    }
+}
+
+/// Batches are large where an epoch has many examples.
 const BATCH_LARGE: usize = 1024;
 /// Steps of an epoch, at least, for a batch to be larger than the model's were.
 const STEPS_MIN: usize = 25;
@@ -96,20 +115,25 @@ impl Further {
         };
         let SavedModel { model, record: TrainingRecord { mut config, .. } } = artifact::load(directory)?;
         config.frozen_features = if further.freeze_input { model.num_features() } else { 0 };
-        config.epochs = EPOCHS;
         arguments.settings.apply(&mut config);
         config.check_values()?;
-        config.clone().further_with(&model)?;
+        config = config.further_with(&model)?;
         further.check_rehearsed(&model)?;
         let new =
             input::for_further(&arguments.train, &model, vocabulary, &arguments.read, &arguments.weights)?;
         let num_new = new.view().len();
-        let (old, rehearsed_an_epoch) = further.rehearsed(&model, &config, &new, arguments)?;
+        let pace = Pace::of(&config, num_new);
+        config.epochs = pace.epochs;
+        if let Some(sparse) = &mut config.sparse {
+            sparse.rate *= sparse_rate_change(&model, &new.view());
+        }
+        // What was given holds.
+        arguments.settings.apply(&mut config);
+        let share = further.rehearse.unwrap_or(pace.rehearsed_share);
+        let (old, rehearsed_an_epoch) = further.rehearsed(share, &model, &config, &new, arguments)?;
         config.batch = config.batch.max(((num_new + rehearsed_an_epoch) / STEPS_MIN).min(BATCH_LARGE));
-        // A batch that was given holds.
         arguments.settings.apply(&mut config);
         let mut data = Input::join(new, &old);
-        let share = further.share();
         if rehearsed_an_epoch > 0 && share < 1.0 {
             data.set_weights(rehearsal_weights(data.view(), num_new, rehearsed_an_epoch, share));
         }
@@ -145,19 +169,16 @@ impl Further {
 }
 
 impl FurtherArguments {
-    fn share(&self) -> f64 {
-        self.rehearse.unwrap_or(REHEARSED_SHARE)
-    }
-
-    /// The earlier examples that are trained on again, and how many of them in each epoch.
+    /// The earlier examples that are trained on again, a share of them in each epoch, and how
+    /// many that is.
     fn rehearsed(
         &self,
+        share: f64,
         model: &Model,
         config: &TrainConfig,
         new: &Input,
         arguments: &TrainArguments,
     ) -> anyhow::Result<(Vec<Dataset>, usize)> {
-        let share = self.share();
         if share == 0.0 {
             return Ok((Vec::new(), 0));
         }
@@ -210,4 +231,20 @@ fn kept(model: &Model) -> Option<&Neighbours> {
 fn share(text: &str) -> Result<f64, String> {
     let is_share = |share: &f64| (0.0..=1.0).contains(share);
     text.parse().ok().filter(is_share).ok_or_else(|| "expected a share from 0 to 1".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use lookalike::train::SparseConfig;
+
+    use super::*;
+
+    #[test]
+    fn sparse_weights_need_fewer_epochs_of_many_examples() {
+        let alone = TrainConfig::default();
+        let with_sparse = TrainConfig { sparse: Some(SparseConfig::default()), ..alone.clone() };
+        assert_eq!(Pace::of(&alone, Pace::NEW_MIN), Pace::USUAL);
+        assert_eq!(Pace::of(&with_sparse, Pace::NEW_MIN - 1), Pace::USUAL);
+        assert_eq!(Pace::of(&with_sparse, Pace::NEW_MIN), Pace::WITH_SPARSE);
+    }
 }
