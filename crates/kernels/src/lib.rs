@@ -21,6 +21,7 @@ struct FrontPage;
 mod aligned;
 mod bits;
 mod codes;
+mod columns;
 mod cpu;
 mod element;
 mod expand;
@@ -36,6 +37,7 @@ mod sorted;
 mod tile;
 
 pub use aligned::AlignedVec;
+pub use columns::{CodedColumns, lay_column};
 pub use cpu::{Cpu, CpuError};
 pub use element::{Element, bf16};
 pub use gemm::{Strided, gemm};
@@ -96,6 +98,9 @@ pub struct CodedQueries<'a> {
     /// What each row's codes are multiplied with.
     pub scales: &'a [f32],
 }
+
+/// Columns of codes come in whole blocks of so many.
+pub const COLUMN_BLOCK: usize = 64;
 
 /// Keys that occur, each with a list of entries.
 #[derive(Clone, Copy, Debug)]
@@ -211,6 +216,21 @@ dispatch! {
         queries: CodedQueries<'_>,
         out: &mut [f32],
     ) = codes::gather_dot_codes;
+
+    /// About `queries[i] · columns[j] + bias[j]`, as `out[i * out_stride + j]`, from codes:
+    /// each level within a rounding of the other. Rows and columns have `len` numbers, a
+    /// multiple of four; sums beyond i32 wrap around.
+    pub fn dot_coded_columns(
+        len: usize,
+        queries: CodedQueries<'_>,
+        columns: CodedColumns<'_>,
+        out: &mut [f32],
+        out_stride: usize,
+    ) = columns::dot_coded_columns;
+
+    /// `sums[i] += Σ factor · row[i]` over some rows of whole numbers, each as long as the
+    /// sums at least, of which there are a multiple of [`COLUMN_BLOCK`].
+    pub fn add_coded_rows(rows: &[(&[i8], f32)], sums: &mut [f32]) = columns::add_coded_rows;
 
     /// One Adam step of a row, of any length. `noise` seeds the stochastic
     /// rounding of bf16 storage and is ignored for f32.

@@ -1,8 +1,8 @@
 //! The scalar twin of every kernel: what it means, without how it is done fast.
 
 use crate::{
-    AdamStep, BIT_ROWS, BIT_WORDS, CodedQueries, CodedRow, CodedRows, Common, Element, FLAG_BITS, LANES,
-    Lists, Moments, Strided,
+    AdamStep, BIT_ROWS, BIT_WORDS, CodedColumns, CodedQueries, CodedRow, CodedRows, Common, Element,
+    FLAG_BITS, LANES, Lists, Moments, Strided,
 };
 
 fn example(entry: u32) -> usize {
@@ -76,6 +76,33 @@ pub fn gather_dot_codes(rows: CodedRows<'_>, lists: Lists<'_>, queries: CodedQue
             let scale = rows.coded[key].scale * queries.scales[example];
             *out = products.sum::<i32>() as f32 * scale + rows.shifts[key];
         }
+    }
+}
+
+/// See [`crate::dot_coded_columns`].
+pub fn dot_coded_columns(
+    len: usize,
+    queries: CodedQueries<'_>,
+    columns: CodedColumns<'_>,
+    out: &mut [f32],
+    out_stride: usize,
+) {
+    for (i, scale) in queries.scales.iter().enumerate() {
+        let query = &queries.codes[i * len..][..len];
+        for (j, bias) in columns.bias.iter().enumerate() {
+            // Four numbers of a column lie together, and sixteen columns side by side.
+            let code = |n: usize| columns.codes[j / 16 * 16 * len + n / 4 * 64 + j % 16 * 4 + n % 4];
+            let products = (0..len).map(|n| i32::from(query[n]) * i32::from(code(n)));
+            let sum = products.sum::<i32>() + columns.starts[j];
+            out[i * out_stride + j] = sum as f32 * (columns.scales[j] * scale) + bias;
+        }
+    }
+}
+
+/// See [`crate::add_coded_rows`].
+pub fn add_coded_rows(rows: &[(&[i8], f32)], sums: &mut [f32]) {
+    for (row, factor) in rows {
+        sums.iter_mut().zip(*row).for_each(|(sum, &code)| *sum += factor * f32::from(code));
     }
 }
 

@@ -47,10 +47,27 @@ impl Best {
     /// Takes in those of many scores that are among the best; the first is that of class
     /// `first`. `found` is working memory.
     pub(crate) fn offer_many(&mut self, cpu: Cpu, scores: &[f32], first: u32, found: &mut Vec<u32>) {
+        self.offer_within(cpu, scores, first, (0.0, |_, _| {}), found);
+    }
+
+    /// As [`offer_many`](Self::offer_many), and shows those too that are less than a window
+    /// below the best so far.
+    pub(crate) fn offer_within(
+        &mut self,
+        cpu: Cpu,
+        scores: &[f32],
+        first: u32,
+        (window, mut show): (f32, impl FnMut(f32, u32)),
+        found: &mut Vec<u32>,
+    ) {
         for (first, scores) in (first..).step_by(PART).zip(scores.chunks(PART)) {
             found.clear();
-            indices_above(cpu, scores, self.threshold(), found);
-            found.iter().for_each(|&i| self.offer(scores[i as usize], first + i));
+            indices_above(cpu, scores, self.threshold() - window, found);
+            for &i in &*found {
+                let (score, class) = (scores[i as usize], first + i);
+                show(score, class);
+                self.offer(score, class);
+            }
         }
     }
 
@@ -76,6 +93,13 @@ impl Best {
             self.keys.truncate(self.k);
             self.floor = self.keys[self.k - 1];
         }
+    }
+
+    /// The score of the last of the best `k`, if there are so many.
+    pub(crate) fn last(&mut self) -> Option<f32> {
+        self.cut();
+        let lowest = self.keys.iter().min().filter(|_| self.keys.len() == self.k);
+        lowest.map(|&key| score_of(key))
     }
 
     /// The best, best first; at most `k`.

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 use lookalike::artifact::{self, ModelError};
 use lookalike::data::Dataset;
 use lookalike::model::{Model, Storage};
-use lookalike::predict::{Ask, Explainer, Predictor};
+use lookalike::predict::{Ask, Explainer, Predictor, Search};
 use lookalike::train::TrainingRecord;
 use lookalike_kernels::Cpu;
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -56,7 +56,12 @@ impl Served {
         // What is made at the first question is made now.
         let mut empty = Dataset::empty(predictor.model().num_features(), predictor.model().num_classes());
         empty.push([], &[]);
-        if predictor.rank(&empty.view(), &[0], Ask::best(1)).example(0).classes.is_empty() {
+        // Both ways, as each makes on first use what it needs.
+        let finds = |search: Search| {
+            let ask = Ask { search, ..Ask::best(1) };
+            !predictor.rank(&empty.view(), &[0], ask).example(0).classes.is_empty()
+        };
+        if !finds(Search::Exact) || !finds(Search::FAST) {
             return Err(LoadError::NoAnswer(directory.to_owned()));
         }
         Ok(Self { predictor, cpu, storage, generation, card, explainer: OnceLock::new() })

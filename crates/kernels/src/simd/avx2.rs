@@ -66,6 +66,11 @@ static ONES_BEFORE: [[u8; 8]; 256] = {
     places
 };
 
+#[inline(always)]
+fn load_codes(from: &[i8; CODE_VECTOR]) -> [__m256i; 2] {
+    avx2!([_mm256_loadu_si256(from.as_ptr().cast()), _mm256_loadu_si256(from.as_ptr().add(32).cast())])
+}
+
 /// Where each lane whose bit is set finds its number among those of the set bits.
 ///
 /// # Safety
@@ -386,15 +391,23 @@ impl Simd for Avx2 {
     }
     #[inline(always)]
     fn dot_codes(self, a: &[i8; CODE_VECTOR], b: &[i8; CODE_VECTOR], c: Self::Ints) -> Self::Ints {
-        let halves_of = |x: &[i8; CODE_VECTOR]| {
-            avx2!([_mm256_loadu_si256(x.as_ptr().cast()), _mm256_loadu_si256(x.as_ptr().add(32).cast())])
-        };
-        let (a, b) = (halves_of(a), halves_of(b));
+        self.dot_codes_of_lanes(load_codes(a), b, c)
+    }
+    #[inline(always)]
+    fn dot_codes_of_lanes(self, a: Self::Ints, b: &[i8; CODE_VECTOR], c: Self::Ints) -> Self::Ints {
+        let b = load_codes(b);
         // Two products of 7 bits each and a sign fit 16 bits.
         let twos: Self::Ints = halves!(_mm256_maddubs_epi16(a, b));
         let one = avx2!([_mm256_set1_epi16(1); 2]);
         let fours: Self::Ints = halves!(_mm256_madd_epi16(twos, one));
         self.add_ints(c, fours)
+    }
+    #[inline(always)]
+    fn load_i8(self, from: &[i8; LANES]) -> Self::Ints {
+        avx2!([
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64(from.as_ptr().cast())),
+            _mm256_cvtepi8_epi32(_mm_loadl_epi64(from.as_ptr().add(8).cast())),
+        ])
     }
     #[inline(always)]
     fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES] {

@@ -294,8 +294,11 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
     }
     #[inline(always)]
     fn dot_codes(self, a: &[i8; CODE_VECTOR], b: &[i8; CODE_VECTOR], c: __m512i) -> __m512i {
+        self.dot_codes_of_lanes(avx512!(_mm512_loadu_si512(a.as_ptr().cast())), b, c)
+    }
+    #[inline(always)]
+    fn dot_codes_of_lanes(self, a: __m512i, b: &[i8; CODE_VECTOR], c: __m512i) -> __m512i {
         avx512!({
-            let a = _mm512_loadu_si512(a.as_ptr().cast());
             let b = _mm512_loadu_si512(b.as_ptr().cast());
             if BF16 {
                 _mm512_dpbusd_epi32(c, a, b)
@@ -305,6 +308,10 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
                 _mm512_add_epi32(c, fours)
             }
         })
+    }
+    #[inline(always)]
+    fn load_i8(self, from: &[i8; LANES]) -> __m512i {
+        avx512!(_mm512_cvtepi8_epi32(_mm_loadu_si128(from.as_ptr().cast())))
     }
 
     #[inline(always)]

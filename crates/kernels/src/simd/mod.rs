@@ -142,6 +142,11 @@ pub(crate) trait Simd: Copy {
     /// `c` and the products of 64 whole numbers, four of them added to each lane; which
     /// four is left open. None of `a` is below 0, none of `b` below -127.
     fn dot_codes(self, a: &[i8; CODE_VECTOR], b: &[i8; CODE_VECTOR], c: Self::Ints) -> Self::Ints;
+    /// `c` and, in lane `i`, the products of the four whole numbers of lane `i` of `a` with
+    /// the four from `b[4 i]` on, under the same terms.
+    fn dot_codes_of_lanes(self, a: Self::Ints, b: &[i8; CODE_VECTOR], c: Self::Ints) -> Self::Ints;
+    /// Whole numbers of a byte with a sign.
+    fn load_i8(self, from: &[i8; LANES]) -> Self::Ints;
 
     #[inline(always)]
     fn zero(self) -> Self::Floats {

@@ -254,6 +254,20 @@ impl Simd for Portable {
         c
     }
     #[inline(always)]
+    fn dot_codes_of_lanes(self, a: Self::Ints, b: &[i8; CODE_VECTOR], c: Self::Ints) -> Self::Ints {
+        let (b, _) = b.as_chunks::<4>();
+        let product = |a: u8, b: i8| i32::from(a) * i32::from(b);
+        lanes!(|i| {
+            let [p, q, r, s] = a[i].to_le_bytes();
+            let sum = product(p, b[i][0]) + product(q, b[i][1]) + product(r, b[i][2]) + product(s, b[i][3]);
+            c[i].wrapping_add(sum as u32)
+        })
+    }
+    #[inline(always)]
+    fn load_i8(self, from: &[i8; LANES]) -> Self::Ints {
+        lanes!(|i| i32::from(from[i]) as u32)
+    }
+    #[inline(always)]
     fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES] {
         let mut out = x;
         for i in 0..LANES {

@@ -8,6 +8,7 @@ mod agreement;
 mod aligned;
 mod bits;
 mod codes;
+mod columns;
 mod expand;
 mod gemm;
 mod hashing;

@@ -12,6 +12,7 @@
 
 mod calibration;
 mod change;
+pub(crate) mod columns;
 mod embeddings;
 mod examples_of_class;
 mod hidden;
@@ -38,7 +39,7 @@ pub use network::{Activation, Activations, Init, Network, NetworkConfig, Normali
 pub(crate) use rows::with_numbers;
 pub use rows::{Numbers, Rows, Storage};
 pub use search::{ClusterScratch, Clusters, CodedRows, Level, SearchIndex, StrongClasses, StrongScratch};
-pub use sparse::{MeanRows, Postings, SparsePart, SparseStart};
+pub use sparse::{FrequentRows, MeanRows, Postings, SparsePart, SparseStart, WeightedRow};
 pub use view::{RowData, RowsView};
 
 use crate::data::Examples;
@@ -158,9 +159,6 @@ impl Model {
     pub fn prepare(&self) {
         if let Some(neighbours) = &self.neighbours {
             neighbours.prepare();
-        }
-        if let (Some(search), Some(sparse)) = (&self.search, &self.sparse) {
-            search.strong(sparse, self.num_features());
         }
     }
 

@@ -14,6 +14,7 @@ use lookalike_kernels::prefetch;
 use rayon::prelude::*;
 
 use super::neighbours::Neighbours;
+use crate::predict::Best;
 
 /// Examples that count, those with the largest cosines.
 const NEAREST: usize = 200;
@@ -106,7 +107,9 @@ pub struct NeighbourScratch {
     /// A sum an example; zero between calls.
     common: Vec<f32>,
     met: Vec<u32>,
-    nearest: Vec<(f32, u32)>,
+    best: Best,
+    /// The nearest examples, in order.
+    nearest: Vec<u32>,
     /// A sum a class; zero but for `classes`.
     sums: Vec<f32>,
     classes: Vec<u32>,
@@ -153,7 +156,6 @@ impl Neighbours {
     pub fn near<'s>(&self, query: (&[u32], &[f32]), scratch: &'s mut NeighbourScratch) -> Near<'s> {
         scratch.start(self, query);
         scratch.meet(self.index());
-        scratch.keep_nearest();
         scratch.score_classes(self);
         query.0.iter().for_each(|&id| scratch.query[id as usize] = 0.0);
         Near { weight: self.weight(), sums: &scratch.sums, classes: &scratch.classes }
@@ -182,7 +184,8 @@ impl NeighbourScratch {
         }
     }
 
-    /// Adds up what the query and the listed examples have in common. Whether an example is
+    /// Adds up what the query and the listed examples have in common, and leaves those that
+    /// have most. Whether an example is
     /// met for the first time is as good as random, so it decides no branch.
     fn meet(&mut self, index: &NearestIndex) {
         let all: usize = self.strongest.iter().map(|&(id, _)| index.of(id).0.len()).sum();
@@ -201,7 +204,7 @@ impl NeighbourScratch {
             }
         }
         self.met.truncate(count);
-        self.nearest.clear();
+        self.best.reset(NEAREST);
         for (i, &example) in self.met.iter().enumerate() {
             if let Some(&ahead) = self.met.get(i + SUMS_AHEAD) {
                 prefetch(&self.common, ahead as usize);
@@ -209,28 +212,22 @@ impl NeighbourScratch {
             // A sum may have passed zero and been met twice; the second time it is 0.
             let common = std::mem::take(&mut self.common[example as usize]);
             if common > 0.0 {
-                self.nearest.push((common, example));
+                self.best.offer(common, example);
             }
         }
-    }
-
-    fn keep_nearest(&mut self) {
-        if self.nearest.len() > NEAREST {
-            let order = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
-            self.nearest.select_nth_unstable_by(NEAREST - 1, order);
-            self.nearest.truncate(NEAREST);
-        }
+        self.nearest.clear();
+        self.nearest.extend(self.best.ranked().map(|(_, example)| example));
         // In the order of examples each class's terms are added up in one order.
-        self.nearest.sort_unstable_by_key(|&(_, example)| example);
+        self.nearest.sort_unstable();
     }
 
     fn score_classes(&mut self, neighbours: &Neighbours) {
-        for (i, &(_, example)) in self.nearest.iter().enumerate() {
-            if let Some(&(_, ahead)) = self.nearest.get(i + 2 * ROWS_AHEAD) {
+        for (i, &example) in self.nearest.iter().enumerate() {
+            if let Some(&ahead) = self.nearest.get(i + 2 * ROWS_AHEAD) {
                 neighbours.prefetch_offsets(ahead as usize);
                 prefetch(&neighbours.index().label_offsets, ahead as usize);
             }
-            if let Some(&(_, ahead)) = self.nearest.get(i + ROWS_AHEAD) {
+            if let Some(&ahead) = self.nearest.get(i + ROWS_AHEAD) {
                 neighbours.prefetch_row(ahead as usize);
                 prefetch(
                     &neighbours.index().labels,

@@ -18,8 +18,10 @@
 //! weights by feature, which ranking all classes needs.
 
 mod change;
+mod frequent;
 mod postings;
 
+pub use frequent::{FrequentRows, WeightedRow};
 pub use postings::Postings;
 
 use std::ops::Range;
@@ -360,6 +362,8 @@ fn leave_largest(row: &mut Vec<(u32, f32)>, most: usize) {
 
 #[cfg(test)]
 mod tests {
+    use lookalike_kernels::COLUMN_BLOCK;
+
     use super::*;
     use crate::data::Dataset;
 
@@ -445,6 +449,15 @@ mod tests {
                 let (classes, weights) = sparse.postings(4).of(feature);
                 let mut sums = [0.5; 3];
                 sparse.postings(4).add_to_all(Cpu::detect(), (feature, 2.0), &mut sums);
+                // All features are frequent among so few classes, but one that none has.
+                let frequent = sparse.postings(4).frequent();
+                assert_eq!(frequent.has(feature), !classes.is_empty());
+                if let Some((row, error)) = frequent.of(feature, 2.0) {
+                    let mut about = [0.5; COLUMN_BLOCK];
+                    frequent.add(Cpu::detect(), &[row], 0, &mut about);
+                    let is_near = |(sum, about): (&f32, &f32)| (sum - about).abs() <= 1.001 * error;
+                    assert!(sums.iter().zip(&about).all(is_near), "{sums:?} {about:?}");
+                }
                 for (&class, weight) in classes.iter().zip(weights) {
                     sums[class as usize] -= 2.0 * weight;
                 }

@@ -42,15 +42,16 @@ pub(super) fn rerank(
             let part = few.model.neighbours.as_ref();
             let near = part.map_or(Near::NONE, |part| part.near(query.features, neighbours));
             let ranked = first.example(position);
+            let share = |class| near.share(class);
             match first.log_sum_exp(position) {
                 Some(before) => {
                     let others = ranked.classes.iter().filter(|&&class| !near.contains(class));
-                    ranker.rank(few, query, near.classes().iter().chain(others), near, slot.k());
+                    ranker.rank(few, query, near.classes().iter().chain(others), share, slot.k());
                     *slot.log_sum_exp = ranker.raised(before, near);
                 }
                 None => {
                     let others = contenders(ranked, near, slot.k());
-                    ranker.rank(few, query, ranked.classes.iter().chain(others), near, slot.k());
+                    ranker.rank(few, query, ranked.classes.iter().chain(others), share, slot.k());
                 }
             }
             slot.take(&mut ranker.best);
@@ -81,13 +82,14 @@ pub(super) struct CandidateRanker {
 }
 
 impl CandidateRanker {
-    /// Scores candidates, all different, and leaves the best `k` in [`best`](Self::best).
+    /// Scores candidates, all different, with the `share` that the nearest examples add to
+    /// each, and leaves the best `k` in [`best`](Self::best).
     pub(super) fn rank<'c>(
         &mut self,
         few: FewClasses<'_>,
         query: ScoredExample<'_>,
         candidates: impl Iterator<Item = &'c u32>,
-        near: Near<'_>,
+        share: impl Fn(u32) -> f32,
         k: usize,
     ) {
         let Self { few: scratch, classes, scores, best } = self;
@@ -96,7 +98,7 @@ impl CandidateRanker {
         few.score(query, classes, scratch, scores);
         best.reset(k);
         for (&class, &score) in classes.iter().zip(&*scores) {
-            best.offer(score + near.share(class), class);
+            best.offer(score + share(class), class);
         }
     }
 

@@ -68,6 +68,10 @@ impl FastSearch<'_> {
     ) {
         scratch.workers.prepare();
         let (workers, model) = (&scratch.workers, self.few.model);
+        if let Some(sparse) = sparse_of(model) {
+            // Made in parallel, so not by whoever needs it first in what follows.
+            self.index.strong(sparse, model.num_features());
+        }
         let wants_sum = out.wants_log_sum_exp();
         out.fill_each(batch.len(), model.num_classes(), |position, slot| {
             workers.with(|FastWorker { neighbours, proposals, ranker }| {
@@ -81,7 +85,7 @@ impl FastSearch<'_> {
                 let more = if proposals.is_rough { self.effort / SCORED_SHARE } else { 0 };
                 let scored = SCORED_TIMES * slot.k() + SCORED_MORE + more;
                 let best = proposals.best(self.few.bias, near, scored);
-                ranker.rank(self.few, query, best.iter(), near, slot.k());
+                ranker.rank(self.few, query, best.iter(), |class| near.share(class), slot.k());
                 slot.take(&mut ranker.best);
             });
         });

@@ -24,6 +24,7 @@ mod fast;
 mod few;
 mod predictor;
 mod ranking;
+mod rough;
 mod sharded;
 mod sparse_queries;
 mod tile;

@@ -6,7 +6,7 @@
 //! in a batch, by whichever thread.
 
 use std::ops::Deref;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use lookalike_kernels::Cpu;
 use rayon::prelude::*;
@@ -18,6 +18,7 @@ use super::effort::Recall;
 use super::evaluate::Evaluation;
 use super::fast::{FastScratch, FastSearch};
 use super::few::FewClasses;
+use super::rough::{RoughClasses, RoughScratch};
 use super::sharded::join_ranks;
 use super::{Ask, Search, SparseQueries, TopK, TopKScratch, top_k};
 use crate::collective::Shard;
@@ -31,6 +32,8 @@ const BATCH: usize = 1024;
 
 /// Classes that a fast search looks at, at least, for each that is asked for.
 const EFFORT_PER_ANSWER: usize = 4;
+/// With so many classes for each that is asked for, most need no exact score.
+const ROUGH_PER_ANSWER: usize = 16;
 /// Examples of an evaluation, about, that are ranked exactly too.
 const RECALL_EXAMPLES: usize = 1000;
 
@@ -55,6 +58,8 @@ pub struct Predictor<M> {
     shard: Option<Shard>,
     /// What a class scores whatever the example.
     bias: Vec<f32>,
+    /// All classes in bytes, made on first use.
+    rough: OnceLock<RoughClasses>,
     /// Working memory that nobody uses at the moment.
     idle: Mutex<Vec<BatchScratch>>,
 }
@@ -64,6 +69,7 @@ pub struct Predictor<M> {
 struct BatchScratch {
     activations: Activations,
     top_k: TopKScratch,
+    rough: RoughScratch,
     rerank: RerankScratch,
     fast: FastScratch,
     chosen: ChosenScratch,
@@ -74,7 +80,14 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
     /// For a model. O(classes), and once a model what its parts need to be searched.
     pub fn new(model: M, cpu: Cpu) -> Self {
         model.prepare();
-        Self { bias: model.class_bias(), shard: None, model, cpu, idle: Mutex::default() }
+        Self {
+            bias: model.class_bias(),
+            shard: None,
+            rough: OnceLock::new(),
+            model,
+            cpu,
+            idle: Mutex::default(),
+        }
     }
 
     /// For what one rank of several holds of a model. All ranks ask the same in the same
@@ -184,17 +197,23 @@ impl<M: Deref<Target = Model> + Sync> Predictor<M> {
     ) {
         let model = self.model();
         let embeddings = scratch.activations.embeddings();
+        let few = FewClasses { cpu: self.cpu, model, bias: &self.bias };
         let sparse = SparseQueries::of(model, examples, batch);
         let vectors = model.network.output.view();
         let mut best = |out: &mut TopK| {
             top_k(self.cpu, vectors, &self.bias, embeddings.rows(), sparse, &mut scratch.top_k, out);
         };
+        // A sum over all classes takes the score of each.
+        let needs_all = out.wants_log_sum_exp() || out.k() * ROUGH_PER_ANSWER > self.bias.len();
         match &model.neighbours {
+            _ if !needs_all => {
+                let rough = self.rough.get_or_init(|| RoughClasses::new(self.cpu, vectors, &self.bias));
+                rough.rank(few, (examples, batch), embeddings, sparse, &mut scratch.rough, out);
+            }
             None => best(out),
             Some(_) => {
                 let mut first = out.like(out.k());
                 best(&mut first);
-                let few = FewClasses { cpu: self.cpu, model, bias: &self.bias };
                 rerank(few, (examples, batch), embeddings, &first, &mut scratch.rerank, out);
             }
         }

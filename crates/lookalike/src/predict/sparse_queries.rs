@@ -38,7 +38,7 @@ impl<'a> SparseQueries<'a> {
     }
 
     /// The features of an example of the batch, with the factor of their values.
-    fn features(&self, position: usize) -> (impl Iterator<Item = (u32, f32)> + use<'_>, f32) {
+    pub(super) fn features(&self, position: usize) -> (impl Iterator<Item = (u32, f32)> + use<'_>, f32) {
         let (ids, values) = self.examples.features(self.batch[position] as usize);
         let factor = self.blend * self.normalise.factor(values);
         (ids.iter().copied().zip(values.iter().copied()), factor)

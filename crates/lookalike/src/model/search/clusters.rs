@@ -40,7 +40,8 @@ const GROUPS_TIMES: usize = 4;
 const GROUP_CLUSTERS_MAX: usize = 48;
 /// Classes that choose the centre of a group, about.
 const GROUP_SAMPLE: usize = 64;
-/// Rounds of k-means.
+/// Rounds of k-means for groups, and for the clusters of a group.
+const GROUP_ROUNDS: usize = 12;
 const ROUNDS: usize = 6;
 /// Groups are opened until they hold so many times the classes that are wanted.
 const OPENED_TIMES: usize = 8;
@@ -100,7 +101,7 @@ impl Clusters {
             .min(clusters);
         let step = (all.len() / (groups * GROUP_SAMPLE).max(1)).max(1);
         let sample: Vec<u32> = all.iter().copied().step_by(step).collect();
-        let centres = kmeans::centres(cpu, points, &sample, groups, ROUNDS);
+        let centres = kmeans::centres(cpu, points, &sample, groups, GROUP_ROUNDS);
         let of_group = by_centre(&all, &kmeans::nearest(cpu, points, &all, &centres), groups);
         let split = |members: &Vec<u32>| {
             let count = members.len().div_ceil(CLUSTER_CLASSES);

@@ -1,17 +1,18 @@
 //! For each feature, the classes that weigh it most.
 //!
-//! Walking all postings of an example's features scores every class by its sparse
-//! weights. Where these are few, as for an example of few words, that is what is done, and
-//! the sums are whole. But common features have postings for most classes. So each feature
+//! Walking all postings of an example's features, those of frequent ones as rows of bytes
+//! ([`FrequentRows`](crate::model::FrequentRows)), scores every class by its sparse
+//! weights. Where that is little, that is what is done, and
+//! the sums are whole. But it grows with the number of classes. So each feature
 //! also lists the [`LIST_MAX`] classes with the largest weights, largest first, and an
 //! example walks the lists of its strongest features, and the fewer it has the more of
 //! each: the sums say well enough which classes could be meant. Cost: a fixed number of
 //! additions an example, however many classes there are. Memory: at most 8 bytes a weight.
 
-use lookalike_kernels::Cpu;
+use lookalike_kernels::{COLUMN_BLOCK, Cpu};
 use rayon::prelude::*;
 
-use crate::model::{Postings, SparsePart};
+use crate::model::{Postings, SparsePart, WeightedRow};
 
 /// Classes in a feature's list at most.
 const LIST_MAX: usize = 2000;
@@ -21,8 +22,12 @@ const FEATURES_MAX: usize = 48;
 /// order of classes, so that an addition costs less, and fewer classes have to be scored
 /// once sums are whole.
 const WHOLE_TIMES: usize = 8;
+/// As many additions whole postings may take in any case.
+const WHOLE_MIN: usize = 1 << 15;
 /// Whole sums are read in the order of classes: so many cost as much as an addition.
 const READ_PER_ADDITION: usize = 8;
+/// And so many numbers of a frequent feature's row.
+const NUMBERS_PER_ADDITION: usize = 48;
 
 /// The classes that weigh each feature most, in descending order of weight.
 #[derive(Clone, Debug)]
@@ -35,16 +40,20 @@ pub struct StrongClasses {
 #[derive(Debug, Default)]
 pub struct StrongScratch {
     strongest: Vec<(u32, f32)>,
-    /// A sum a class: bias and all weights, or some weights, and zero but for `met`.
+    /// The frequent features, where all weights are added up.
+    frequent: Vec<WeightedRow>,
+    /// A sum a class, and some more to make whole blocks: bias and all weights, or some
+    /// weights, and zero but for `met`.
     sums: Vec<f32>,
     met: Vec<u32>,
+    num_classes: usize,
     is_whole: bool,
 }
 
 impl StrongScratch {
-    /// Bias and weights of every class, where all weights of the features were added up.
+    /// Bias and weights of every class, about, where all weights of the features were added up.
     pub fn whole(&self) -> Option<&[f32]> {
-        self.is_whole.then_some(&self.sums[..])
+        self.is_whole.then(|| &self.sums[..self.num_classes])
     }
 
     /// Classes that were met, some perhaps twice, where not all weights were.
@@ -92,18 +101,27 @@ impl StrongClasses {
         additions: usize,
         scratch: &mut StrongScratch,
     ) {
-        let StrongScratch { strongest, sums, met, is_whole } = scratch;
+        let StrongScratch { strongest, frequent, sums, met, num_classes, is_whole } = scratch;
+        *num_classes = bias.len();
         strongest.clear();
         strongest.extend(ids.iter().zip(values).map(|(&id, &value)| (id, value * factor)));
         let was_whole = *is_whole;
-        let all: usize = ids.iter().map(|&id| postings.of(id).0.len()).sum();
-        *is_whole = all + bias.len() / READ_PER_ADDITION <= additions.saturating_mul(WHOLE_TIMES);
+        frequent.clear();
+        let mut cost = bias.len() / READ_PER_ADDITION;
+        for &(id, strength) in strongest.iter() {
+            let row = postings.frequent().of(id, strength).map(|(row, _)| row);
+            cost += row.map_or(postings.of(id).0.len(), |_| bias.len() / NUMBERS_PER_ADDITION);
+            frequent.extend(row);
+        }
+        *is_whole = cost <= additions.saturating_mul(WHOLE_TIMES).max(WHOLE_MIN);
         if *is_whole {
             met.clear();
             sums.clear();
             sums.extend_from_slice(bias);
-            for &(id, strength) in strongest.iter() {
-                postings.add_to_all(cpu, (id, strength), sums);
+            sums.resize(bias.len().next_multiple_of(COLUMN_BLOCK), 0.0);
+            postings.frequent().add(cpu, frequent, 0, sums);
+            for &(id, strength) in strongest.iter().filter(|(id, _)| !postings.frequent().has(*id)) {
+                postings.add_to_all(cpu, (id, strength), &mut sums[..bias.len()]);
             }
             return;
         }

@@ -7,11 +7,13 @@
 //! ([`add_expanded`]). Memory: 8 bytes a weight, and at most a quarter more for the bits.
 
 use std::ops::Range;
+use std::sync::OnceLock;
 
 use lookalike_kernels::{Cpu, LANES, add_expanded};
 use rayon::prelude::*;
 
 use super::SparsePart;
+use super::frequent::FrequentRows;
 
 /// Pieces in which [`Postings`] are made: each looks for its features in every row, which with
 /// many pieces takes longer than what it does there.
@@ -27,6 +29,11 @@ pub struct Postings {
     bits_from: Vec<u32>,
     /// Bits of the classes that have a weight, those of a feature padded to whole masks.
     bits: Vec<u16>,
+    num_classes: usize,
+    /// The largest weight of all, infinite where one is not finite.
+    largest: f32,
+    /// Of the features that have bits; made on first use.
+    frequent: OnceLock<FrequentRows>,
 }
 
 /// A feature has bits if one class in so many or more has a weight on it. A mask of 16
@@ -76,14 +83,33 @@ impl Postings {
                 }
             }
         });
-        let (bits_from, bits) = bits_of_frequent(&offsets, &classes, sparse.num_classes());
-        Self { offsets, classes, weights, bits_from, bits }
+        let num_classes = sparse.num_classes();
+        let (bits_from, bits) = bits_of_frequent(&offsets, &classes, num_classes);
+        let larger = |most: f32, x: &f32| if x.is_finite() { most.max(x.abs()) } else { f32::INFINITY };
+        let largest = weights.par_iter().fold(|| 0.0, larger).reduce(|| 0.0, f32::max);
+        let frequent = OnceLock::new();
+        Self { offsets, classes, weights, bits_from, bits, num_classes, largest, frequent }
     }
 
     /// The classes that have a weight on a feature, ascending, and the weights.
     pub fn of(&self, feature: u32) -> (&[u32], &[f32]) {
         let range = self.offsets[feature as usize] as usize..self.offsets[feature as usize + 1] as usize;
         (&self.classes[range.clone()], &self.weights[range])
+    }
+
+    /// Whether a good part of all classes have a weight on a feature.
+    pub(super) fn is_frequent(&self, feature: u32) -> bool {
+        self.bits_from[feature as usize] != NO_BITS
+    }
+
+    /// The weights on frequent features, about.
+    pub fn frequent(&self) -> &FrequentRows {
+        self.frequent.get_or_init(|| FrequentRows::new(self, self.bits_from.len(), self.num_classes))
+    }
+
+    /// The largest weight of all.
+    pub fn largest(&self) -> f32 {
+        self.largest
     }
 
     /// Adds `factor` times the weights on a feature to the scores of consecutive classes.
