@@ -5,18 +5,23 @@
 //!
 //! [`dot_codes`] has one query of sixteen bits for many rows. There is nothing to write by
 //! hand: a loop over lists of known kinds becomes the instructions that multiply pairs and
-//! add them. [`gather_dot_codes`] has rows with lists of queries, which are bytes too: x86 has
-//! instructions that multiply four pairs of bytes and add them up, if those on one side are
+//! add them. [`gather_dot_codes`] and [`keep_above_limits`] have rows with lists of queries,
+//! which are bytes too: x86 has instructions that multiply four pairs of bytes and add them up, if those on one side are
 //! not negative. So a query's numbers are moved up by [`QUERY_ZERO`], and what that adds is
 //! taken off by the sum of the row's. Without VNNI two products are added in 16 bits first:
 //! with seven bits a number of the query they fit.
 
 use crate::rows::example;
-use crate::simd::{Simd, filled, load, prefetch, vectors};
-use crate::{CODE_VECTOR, CodedQueries, CodedRow, CodedRows, Element, LANES, Lists};
+use crate::simd::{Simd, load, prefetch, scores_of, vectors};
+use crate::{
+    CODE_VECTOR, CodedQueries, CodedRow, CodedRows, Element, FLAG_BITS, KeyGroup, LANES, Lists, ListsMut,
+};
 
 /// The usual row: its loop is unrolled, and the query stays in registers.
 const USUAL: usize = 128;
+
+/// The flags of an entry.
+const FLAGS: u32 = (1 << FLAG_BITS) - 1;
 
 /// How many lists ahead a row is prefetched: 3 lines each.
 const LISTS_AHEAD: usize = 12;
@@ -119,24 +124,10 @@ fn gather_dot_codes_of<S: Simd>(
     queries: CodedQueries<'_>,
     out: &mut [f32],
 ) {
-    let (codes, _) = rows.codes.as_chunks::<CODE_VECTOR>();
     let first = groups.first().map_or(0, |group| group.start);
     for (i, group) in groups.iter().enumerate() {
-        if let Some(later) = groups.get(i + LISTS_AHEAD) {
-            let key = later.local_key as usize;
-            prefetch(rows.coded, key);
-            (0..stride).for_each(|line| prefetch(codes, key * stride + line));
-        }
-        let key = group.local_key as usize;
-        let (row, coded, shift) = (&codes[key * stride..][..stride], rows.coded[key], rows.shifts[key]);
+        let row = Row::of(rows, stride, groups, i);
         let end = groups.get(i + 1).map_or(entries.len(), |next| (next.start - first) as usize);
-        let finish = |(sums, scales): ([i32; 4], [f32; 4])| {
-            let mut scores = [0.0; 4];
-            for i in 0..4 {
-                scores[i] = sums[i].wrapping_sub(coded.above) as f32 * (coded.scale * scales[i]) + shift;
-            }
-            scores
-        };
         // The last four of a list reach into the next one, whose turn comes: there is no rest
         // to be treated apart, but at the very end.
         let mut at = (group.start - first) as usize;
@@ -145,14 +136,120 @@ fn gather_dot_codes_of<S: Simd>(
             else {
                 break;
             };
-            *place = finish(dots_of_codes(simd, row, queries, four));
+            *place = row.scores(simd, queries, four);
             at += 4;
         }
         if at < end {
-            let rest = filled(&entries[at..]);
-            let scores = finish(dots_of_codes(simd, row, queries, [rest[0], rest[1], rest[2], rest[3]]));
+            let scores = row.scores(simd, queries, four_of(&entries[at..]));
             out[at..].iter_mut().zip(scores).for_each(|(out, score)| *out = score);
         }
+    }
+}
+
+#[inline(always)]
+pub(crate) fn keep_above_limits<S: Simd>(
+    simd: S,
+    rows: CodedRows<'_>,
+    lists: ListsMut<'_>,
+    queries: CodedQueries<'_>,
+    limits: &[f32],
+) -> (usize, usize) {
+    assert!(rows.stride.is_multiple_of(CODE_VECTOR), "rows of codes are padded to {CODE_VECTOR}");
+    assert_eq!(limits.len(), queries.scales.len(), "one limit for each example");
+    if rows.stride == USUAL {
+        keep_above_limits_of(simd, rows, USUAL / CODE_VECTOR, lists, queries, limits)
+    } else {
+        keep_above_limits_of(simd, rows, rows.stride / CODE_VECTOR, lists, queries, limits)
+    }
+}
+
+#[inline(always)]
+fn keep_above_limits_of<S: Simd>(
+    simd: S,
+    rows: CodedRows<'_>,
+    stride: usize,
+    ListsMut { groups, entries }: ListsMut<'_>,
+    queries: CodedQueries<'_>,
+    limits: &[f32],
+) -> (usize, usize) {
+    let first = groups.first().map_or(0, |group| group.start);
+    let (mut kept_groups, mut kept) = (0, 0);
+    for i in 0..groups.len() {
+        let row = Row::of(rows, stride, groups, i);
+        let KeyGroup { local_key, start } = groups[i];
+        let end = groups.get(i + 1).map_or(entries.len(), |next| (next.start - first) as usize);
+        let kept_before = kept;
+        for at in ((start - first) as usize..end).step_by(4) {
+            let four = match entries.get(at..at + 4) {
+                Some(four) => [four[0], four[1], four[2], four[3]],
+                None => four_of(&entries[at..]),
+            };
+            let mut stay = row.above(simd, queries, limits, four);
+            // Few have flags.
+            if (four[0] | four[1] | four[2] | four[3]) & FLAGS != 0 {
+                (0..4).filter(|&lane| four[lane] & FLAGS != 0).for_each(|lane| stay |= 1 << lane);
+            }
+            // Those behind are the next list's, or none at all.
+            stay &= (1 << (end - at).min(4)) - 1;
+            // Few stay. Their places have been seen: no more are kept than were.
+            while stay != 0 {
+                entries[kept] = entries[at + stay.trailing_zeros() as usize];
+                kept += 1;
+                stay &= stay - 1;
+            }
+        }
+        if kept > kept_before {
+            groups[kept_groups] = KeyGroup { local_key, start: first + kept_before as u32 };
+            kept_groups += 1;
+        }
+    }
+    (kept_groups, kept)
+}
+
+/// Fewer than four entries, and the last of them again.
+#[inline(always)]
+fn four_of(entries: &[u32]) -> [u32; 4] {
+    let last = entries[entries.len() - 1];
+    std::array::from_fn(|i| entries.get(i).copied().unwrap_or(last))
+}
+
+/// A row of codes and what makes scores of it.
+struct Row<'a> {
+    codes: &'a [[i8; CODE_VECTOR]],
+    coded: CodedRow,
+    shift: f32,
+}
+
+impl<'a> Row<'a> {
+    /// That of a group's key, of `stride` vectors; a later one is prefetched.
+    #[inline(always)]
+    fn of(rows: CodedRows<'a>, stride: usize, groups: &[KeyGroup], group: usize) -> Self {
+        let (codes, _) = rows.codes.as_chunks::<CODE_VECTOR>();
+        if let Some(later) = groups.get(group + LISTS_AHEAD) {
+            let key = later.local_key as usize;
+            prefetch(rows.coded, key);
+            (0..stride).for_each(|line| prefetch(codes, key * stride + line));
+        }
+        let key = groups[group].local_key as usize;
+        Self { codes: &codes[key * stride..][..stride], coded: rows.coded[key], shift: rows.shifts[key] }
+    }
+
+    /// The scores of four entries.
+    #[inline(always)]
+    fn scores<S: Simd>(&self, simd: S, queries: CodedQueries<'_>, entries: [u32; 4]) -> [f32; 4] {
+        let (sums, scales) = dots_of_codes(simd, self.codes, queries, entries);
+        scores_of(sums, self.coded, scales, self.shift)
+    }
+
+    /// Which of four entries have a score above the limit of their example, a bit each.
+    #[inline(always)]
+    fn above<S: Simd>(&self, simd: S, queries: CodedQueries<'_>, limits: &[f32], entries: [u32; 4]) -> u32 {
+        let (sums, scales) = dots_of_codes(simd, self.codes, queries, entries);
+        // SAFETY: there is a limit for each example that has a scale, and these have. Why it is
+        // volatile is said where scales are read.
+        let limits =
+            entries.map(|entry| unsafe { std::ptr::read_volatile(limits.as_ptr().add(example(entry))) });
+        simd.are_scores_above(sums, self.coded, scales, self.shift, limits)
     }
 }
 

@@ -111,6 +111,15 @@ pub struct Lists<'a> {
     pub entries: &'a [u32],
 }
 
+/// [`Lists`] of which some entries are to be left out.
+#[derive(Debug)]
+pub struct ListsMut<'a> {
+    /// The keys, and where their entries start, counted from the first group's.
+    pub groups: &'a mut [KeyGroup],
+    /// Entries of all groups, one after the other.
+    pub entries: &'a mut [u32],
+}
+
 /// A key that has entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyGroup {
@@ -232,6 +241,17 @@ dispatch! {
     /// sums at least, of which there are a multiple of [`COLUMN_BLOCK`].
     pub fn add_coded_rows(rows: &[(&[i8], f32)], sums: &mut [f32]) = columns::add_coded_rows;
 
+    /// Leaves those entries of each key's list whose score, that of [`gather_dot_codes`], is
+    /// above the limit of its example, `limits[entry >> FLAG_BITS]`, or that have flags. What
+    /// stays, and the keys of which something stays, are moved to the front in their order;
+    /// what is behind is left open. Gives how many keys and how many entries stay.
+    pub fn keep_above_limits(
+        rows: CodedRows<'_>,
+        lists: ListsMut<'_>,
+        queries: CodedQueries<'_>,
+        limits: &[f32],
+    ) -> (usize, usize) = codes::keep_above_limits;
+
     /// One Adam step of a row, of any length. `noise` seeds the stochastic
     /// rounding of bf16 storage and is ignored for f32.
     pub fn adam_row<T: Element>(
@@ -341,17 +361,6 @@ dispatch! {
         flag: u32,
         out: &mut Vec<u32>,
     ) = select::indices_flagged;
-
-    /// Writes the index of every entry whose score is above the limit of its example,
-    /// `limits[entries[i] >> FLAG_BITS]`, or that has flags, in order, and gives their
-    /// number. `out` needs [`LANES`] places more than that; what it holds behind is left
-    /// open. A limit of infinity keeps nothing, not even what has flags.
-    pub fn indices_above_limits(
-        scores: &[f32],
-        entries: &[u32],
-        limits: &[f32],
-        out: &mut [u32],
-    ) -> usize = select::indices_above_limits;
 
     /// Takes out the sums of the lines that are marked, [`LANES`] numbers each: writes the
     /// index of every sum above 0, in order, and as its score what it has with `added`,

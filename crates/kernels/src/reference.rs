@@ -2,7 +2,7 @@
 
 use crate::{
     AdamStep, BIT_ROWS, BIT_WORDS, CodedColumns, CodedQueries, CodedRow, CodedRows, Common, Element,
-    FLAG_BITS, LANES, Lists, Moments, Strided,
+    FLAG_BITS, KeyGroup, LANES, Lists, Moments, Strided,
 };
 
 fn example(entry: u32) -> usize {
@@ -104,6 +104,33 @@ pub fn add_coded_rows(rows: &[(&[i8], f32)], sums: &mut [f32]) {
     for (row, factor) in rows {
         sums.iter_mut().zip(*row).for_each(|(sum, &code)| *sum += factor * f32::from(code));
     }
+}
+
+/// See [`crate::keep_above_limits`].
+pub fn keep_above_limits(
+    rows: CodedRows<'_>,
+    (groups, entries): (&[KeyGroup], &[u32]),
+    queries: CodedQueries<'_>,
+    limits: &[f32],
+) -> (Vec<KeyGroup>, Vec<u32>) {
+    let mut scores = vec![0.0; entries.len()];
+    gather_dot_codes(rows, Lists { groups, entries }, queries, &mut scores);
+    let first = groups.first().map_or(0, |group| group.start);
+    let (mut kept_groups, mut kept) = (Vec::new(), Vec::new());
+    for (i, group) in groups.iter().enumerate() {
+        let end = groups.get(i + 1).map_or(entries.len(), |next| (next.start - first) as usize);
+        let pairs = (group.start - first) as usize..end;
+        let start = kept.len();
+        for (&entry, &score) in entries[pairs.clone()].iter().zip(&scores[pairs]) {
+            if entry % (1 << FLAG_BITS) != 0 || score > limits[example(entry)] {
+                kept.push(entry);
+            }
+        }
+        if kept.len() > start {
+            kept_groups.push(KeyGroup { start: first + start as u32, ..*group });
+        }
+    }
+    (kept_groups, kept)
 }
 
 /// See [`crate::backward_adam_row`].
@@ -270,16 +297,6 @@ pub fn indices_above(scores: &[f32], threshold: f32, out: &mut Vec<u32>) {
 /// See [`crate::indices_flagged`].
 pub fn indices_flagged(entries: &[u32], flag: u32, out: &mut Vec<u32>) {
     out.extend((0..).zip(entries).filter(|(_, entry)| *entry & flag == flag).map(|(i, _)| i));
-}
-
-/// See [`crate::indices_above_limits`].
-pub fn indices_above_limits(scores: &[f32], entries: &[u32], limits: &[f32]) -> Vec<u32> {
-    let stays = |i: &u32| {
-        let (score, entry) = (scores[*i as usize], entries[*i as usize]);
-        let has_flags = entry % (1 << FLAG_BITS) != 0;
-        if has_flags { limits[example(entry)] < f32::INFINITY } else { score > limits[example(entry)] }
-    };
-    (0..scores.len() as u32).filter(stays).collect()
 }
 
 /// See [`crate::add_expanded`].

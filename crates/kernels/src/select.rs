@@ -1,11 +1,7 @@
 //! Picking the few out of many: O(numbers), a comparison for 16.
 
-use crate::rows::example;
+use crate::LANES;
 use crate::simd::Simd;
-use crate::{FLAG_BITS, LANES};
-
-/// The flags of an entry.
-const FLAGS: u32 = (1 << FLAG_BITS) - 1;
 
 #[inline(always)]
 pub(crate) fn indices_above<S: Simd>(simd: S, scores: &[f32], threshold: f32, out: &mut Vec<u32>) {
@@ -29,46 +25,6 @@ pub(crate) fn indices_flagged<S: Simd>(simd: S, entries: &[u32], flag: u32, out:
         |entry| entry & flag == flag,
         out,
     );
-}
-
-#[inline(always)]
-pub(crate) fn indices_above_limits<S: Simd>(
-    simd: S,
-    scores: &[f32],
-    entries: &[u32],
-    limits: &[f32],
-    out: &mut [u32],
-) -> usize {
-    assert_eq!(scores.len(), entries.len(), "one score for each entry");
-    assert!(u32::try_from(scores.len()).is_ok(), "indices have 32 bits");
-    let (score_vectors, score_rest) = scores.as_chunks::<LANES>();
-    let (entry_vectors, entry_rest) = entries.as_chunks::<LANES>();
-    let (flags, no_flags) = (simd.splat_ints(FLAGS), simd.splat_ints(0));
-    let highest = simd.splat(f32::INFINITY);
-    let lanes = simd.load_ints(&LANE_NUMBERS);
-    let mut count = 0;
-    for (i, (scores, entries)) in score_vectors.iter().zip(entry_vectors).enumerate() {
-        let entries = simd.load_ints(entries);
-        let limit = simd.gather(limits, simd.shift_right(entries, FLAG_BITS));
-        let is_plain = simd.equal_ints(simd.and(entries, flags), no_flags);
-        // What has flags is above any limit but infinity itself.
-        let score = simd.select(is_plain, simd.load(scores), highest);
-        let above = simd.greater(score, limit);
-        if simd.mask_bits(above) != 0 {
-            let index = simd.add_ints(lanes, simd.splat_ints((i * LANES) as u32));
-            let (indices, found) = simd.compress(index, above);
-            // All lanes are written, since that is one store; the next ones go over the rest.
-            out[count..][..LANES].copy_from_slice(&indices);
-            count += found;
-        }
-    }
-    let first = score_vectors.len() * LANES;
-    for (i, (&score, &entry)) in (first as u32..).zip(score_rest.iter().zip(entry_rest)) {
-        out[count] = i;
-        let score = if entry & FLAGS == 0 { score } else { f32::INFINITY };
-        count += usize::from(score > limits[example(entry)]);
-    }
-    count
 }
 
 /// Marks that are looked at together.

@@ -5,7 +5,7 @@
 use std::arch::x86_64::*;
 
 use super::Simd;
-use crate::{BIT_ROWS, CODE_VECTOR, LANES, bf16};
+use crate::{BIT_ROWS, CODE_VECTOR, CodedRow, LANES, bf16};
 
 /// The number of each bit of a word.
 static BIT_NUMBERS: [u8; BIT_ROWS] = {
@@ -290,6 +290,25 @@ impl<const BF16: bool> Simd for Avx512<BF16> {
             let mut out = [0; 4];
             _mm_storeu_si128(out.as_mut_ptr().cast(), sums);
             out
+        })
+    }
+    #[inline(always)]
+    fn are_scores_above(
+        self,
+        sums: [i32; 4],
+        coded: CodedRow,
+        scales: [f32; 4],
+        shift: f32,
+        limits: [f32; 4],
+    ) -> u32 {
+        avx512!({
+            // Written out: the compiler would take scores one by one.
+            let [a, b, c, d] = scales;
+            let factors = _mm_mul_ps(_mm_set1_ps(coded.scale), _mm_setr_ps(a, b, c, d));
+            let sums = _mm_sub_epi32(_mm_loadu_si128(sums.as_ptr().cast()), _mm_set1_epi32(coded.above));
+            let scores = _mm_add_ps(_mm_mul_ps(_mm_cvtepi32_ps(sums), factors), _mm_set1_ps(shift));
+            let [a, b, c, d] = limits;
+            _mm_movemask_ps(_mm_cmpgt_ps(scores, _mm_setr_ps(a, b, c, d))) as u32
         })
     }
     #[inline(always)]

@@ -20,7 +20,7 @@ pub(crate) mod avx2;
 pub(crate) mod avx512;
 pub(crate) mod portable;
 
-use crate::{BIT_ROWS, CODE_VECTOR, Element, LANES, bf16};
+use crate::{BIT_ROWS, CODE_VECTOR, CodedRow, Element, LANES, bf16};
 
 /// Operations on vectors of [`LANES`] floats or integers.
 ///
@@ -121,6 +121,19 @@ pub(crate) trait Simd: Copy {
     fn reduce_sum_4(self, x: [Self::Floats; 4]) -> [f32; 4];
     /// Four sums of all lanes.
     fn reduce_sum_4_ints(self, x: [Self::Ints; 4]) -> [i32; 4];
+    /// Bit `i` is whether score `i` of [`scores_of`] is above limit `i`.
+    #[inline(always)]
+    fn are_scores_above(
+        self,
+        sums: [i32; 4],
+        coded: CodedRow,
+        scales: [f32; 4],
+        shift: f32,
+        limits: [f32; 4],
+    ) -> u32 {
+        let scores = scores_of(sums, coded, scales, shift);
+        (0..4).fold(0, |bits, i| bits | u32::from(scores[i] > limits[i]) << i)
+    }
     /// Lane `i` of vector `j` becomes lane `j` of vector `i`.
     fn transpose(self, x: [Self::Floats; LANES]) -> [Self::Floats; LANES];
 
@@ -179,6 +192,16 @@ pub(crate) fn store_stochastic<S: Simd, T: Element>(
     let noisy = simd.add_ints(bits, noise);
     let rounded = simd.shift_right(simd.select_ints(simd.is_nan(x), quiet, noisy), 16);
     simd.store_u16(rounded, bytemuck::cast_mut(to));
+}
+
+/// The scores of a row of codes and four queries, of which there are the sums of products.
+#[inline(always)]
+pub(crate) fn scores_of(sums: [i32; 4], coded: CodedRow, scales: [f32; 4], shift: f32) -> [f32; 4] {
+    let mut scores = [0.0; 4];
+    for i in 0..4 {
+        scores[i] = sums[i].wrapping_sub(coded.above) as f32 * (coded.scale * scales[i]) + shift;
+    }
+    scores
 }
 
 /// [`Simd::indices_of_ones`] where no instruction helps.

@@ -1,6 +1,6 @@
 use lookalike_kernels::{
-    CODE_VECTOR, CodedQueries, CodedRow, CodedRows, Element, FLAG_BITS, KeyGroup, Lists, bf16, code_query,
-    code_row, dot_codes, gather_dot_codes, reference,
+    CODE_VECTOR, CodedQueries, CodedRow, CodedRows, Element, FLAG_BITS, KeyGroup, Lists, ListsMut, bf16,
+    code_query, code_row, dot_codes, gather_dot_codes, keep_above_limits, reference,
 };
 use proptest::prelude::*;
 
@@ -87,6 +87,21 @@ proptest! {
             let mut out = vec![9.0; entries.len()];
             gather_dot_codes(cpu, rows, lists, queries, &mut out);
             prop_assert_eq!(&out, &expected, "{}", cpu.name());
+        }
+        // Some examples keep everything, some nothing; equal is not above.
+        let mut limits: Vec<f32> = numbers(seed + 4, examples);
+        limits.iter_mut().for_each(|limit| *limit *= 0.4 * (stride as f32).sqrt());
+        (limits[3], limits[4]) = (f32::NEG_INFINITY, f32::INFINITY);
+        if let Some((entry, score)) = entries.iter().zip(&expected).find(|(entry, _)| **entry % 4 == 0) {
+            limits[*entry as usize >> FLAG_BITS] = *score;
+        }
+        let kept = reference::keep_above_limits(rows, (&groups, &entries), queries, &limits);
+        for cpu in levels() {
+            let (mut groups, mut entries) = (groups.clone(), entries.clone());
+            let lists = ListsMut { groups: &mut groups, entries: &mut entries };
+            let (num_groups, num_entries) = keep_above_limits(cpu, rows, lists, queries, &limits);
+            let of_level = (groups[..num_groups].to_vec(), entries[..num_entries].to_vec());
+            prop_assert_eq!(&of_level, &kept, "{}", cpu.name());
         }
     }
 }

@@ -14,7 +14,7 @@ use lookalike_kernels::prefetch;
 use rayon::prelude::*;
 
 use super::neighbours::Neighbours;
-use crate::predict::Best;
+use crate::best::Best;
 
 /// Examples that count, those with the largest cosines.
 const NEAREST: usize = 200;

@@ -19,12 +19,16 @@ use rayon::prelude::*;
 pub(crate) struct Divided<'a, T> {
     rows: &'a [T],
     members: usize,
+    /// Numbers of a member's rows, all and each: a step asks class by class, and a division
+    /// would take as long as a part of the products.
+    len: usize,
+    width: usize,
 }
 
 impl<'a, T: Element> Divided<'a, T> {
     /// As they are: one member has all.
-    pub(crate) fn whole(rows: &'a [T]) -> Self {
-        Self { rows, members: 1 }
+    pub(crate) fn whole(rows: &'a [T], stride: usize) -> Self {
+        Self { rows, members: 1, len: rows.len(), width: stride }
     }
 
     /// Copies the rows of a batch, `stride` apart, into `buffer`, each member's part of them
@@ -42,12 +46,17 @@ impl<'a, T: Element> Divided<'a, T> {
                 out.iter_mut().zip(part).for_each(|(out, &x)| *out = T::from_f32(factor * x));
             }
         });
-        Self { rows: buffer, members }
+        Self { rows: buffer, members, len: buffer.len() / members, width }
     }
 
     /// How many members there are.
     pub(crate) fn members(&self) -> usize {
         self.members
+    }
+
+    /// How many numbers of an embedding and of a class vector a member has.
+    pub(crate) fn width(&self) -> usize {
+        self.width
     }
 
     /// One member's rows.
@@ -57,8 +66,7 @@ impl<'a, T: Element> Divided<'a, T> {
 
     /// Where they are, and where their gradients belong.
     pub(crate) fn places(&self, member: usize) -> std::ops::Range<usize> {
-        let len = self.rows.len() / self.members;
-        member * len..(member + 1) * len
+        member * self.len..(member + 1) * self.len
     }
 }
 
@@ -96,6 +104,6 @@ mod tests {
         let rows: Vec<f32> = (0..32).map(|i| i as f32).collect();
         let mut buffer = AlignedVec::default();
         assert_eq!(Divided::<f32>::among(1, &rows, 16, &mut buffer).of(0), rows);
-        assert_eq!(Divided::whole(&rows[..]).of(0), rows);
+        assert_eq!(Divided::whole(&rows[..], 16).of(0), rows);
     }
 }

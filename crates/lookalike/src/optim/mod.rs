@@ -94,6 +94,7 @@ impl Adam {
     }
 
     /// Moves one row by the gradient of its pairs, and adds theirs to `d_rows`.
+    #[inline]
     pub fn update_by_pairs<T: Element>(
         &self,
         cpu: Cpu,
@@ -104,10 +105,10 @@ impl Adam {
     ) {
         self.catch_up(&mut row);
         let PairGradients { rows, entries, g, distance } = *pairs;
-        let width = row.w.len() / rows.members();
         let RowState { w, m, v, ahead, .. } = row;
-        let parts = w.chunks_exact_mut(width).zip(m.chunks_exact_mut(width)).zip(v.chunks_exact_mut(width));
-        for (member, ((w, m), v)) in parts.enumerate() {
+        for member in 0..rows.members() {
+            let part = member * rows.width()..(member + 1) * rows.width();
+            let (w, m, v) = (&mut w[part.clone()], &mut m[part.clone()], &mut v[part]);
             let (part, g) = (Moments { w, m, v, ahead }, &g[member * distance..][..entries.len()]);
             let (d_rows, noise) = (&mut d_rows[rows.places(member)], noise.wrapping_add(member as u64));
             backward_adam_row(cpu, &self.step, part, rows.of(member), d_rows, entries, g, noise);

@@ -11,11 +11,11 @@ use lookalike_kernels::{COLUMN_BLOCK, CodedQueries, Cpu, LANES, code_query};
 use rayon::prelude::*;
 
 use super::{RoughClasses, SparseQueries};
+use crate::best::Best;
 use crate::data::Examples;
 use crate::model::{Embeddings, NeighbourScratch, WeightedRow};
-use crate::predict::best::Best;
 use crate::predict::candidates::CandidateRanker;
-use crate::predict::few::{FewClasses, Query};
+use crate::predict::few::{FewClasses, ScoredExample};
 use crate::predict::ranking::TopK;
 use crate::scratch::PerThread;
 
@@ -122,7 +122,7 @@ impl RoughClasses {
             let lists = lists.map(|piece| &piece.lists[position % BLOCK]);
             rankers.with(|(ranker, classes)| {
                 Shortlist::join(lists, slot.k(), &mut ranker.best, classes);
-                let query = Query::new(examples, batch, embeddings, position);
+                let query = ScoredExample::new(examples, batch, embeddings, position);
                 let shares = scan.shares(position);
                 let place = |class| shares.binary_search_by_key(&class, |&(class, _)| class);
                 let share = |class| place(class).map_or(0.0, |place| shares[place].1);

@@ -59,12 +59,16 @@ fn sum_shares<'a, W: Sync>(
     sums: &mut PerThread<RangeSums<f32>>,
     out: &mut [f32],
 ) {
+    /// Examples whose sums fit the nearest cache: more than one, so that memory is read in
+    /// longer runs.
+    const EXAMPLES_AT_ONCE: usize = 4;
     sums.prepare();
-    out.par_chunks_mut(stride).enumerate().for_each(|(example, out)| {
+    let at_once = EXAMPLES_AT_ONCE * stride;
+    out.par_chunks_mut(at_once).enumerate().for_each(|(i, out)| {
         sums.with(|sums| {
-            sums.start(ranges.len(), stride);
+            sums.start(ranges.len(), out.len());
             for (part, work) in parts.iter().zip(work) {
-                sums.add(part.range, &share(work)[example * stride..][..stride]);
+                sums.add(part.range, &share(work)[i * at_once..][..out.len()]);
             }
             out.copy_from_slice(sums.join());
         });

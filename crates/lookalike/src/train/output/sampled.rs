@@ -142,7 +142,7 @@ impl SampledStep {
             LayerMut::F32(rows) => {
                 let mut buffer = std::mem::take(&mut self.divided);
                 let divided = match members {
-                    1 => Divided::whole(embeddings),
+                    1 => Divided::whole(embeddings, stride),
                     _ => Divided::among(members, embeddings, stride, &mut buffer),
                 };
                 let embeddings = (embeddings, divided);

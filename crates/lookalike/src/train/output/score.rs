@@ -37,6 +37,7 @@ impl Shifts<'_> {
 impl<T: Element> Scorer<'_, T> {
     /// Each member's scores of a part's class, by the place of its group, for its examples.
     /// A member's scores of the part's pairs are together in `scores`.
+    #[inline]
     pub(super) fn score(&self, part: &Part, group: usize, divided: Divided<'_, T>, scores: &mut [f32]) {
         let row_of =
             |local_key: u32| &self.rows[(part.first_key + local_key as usize) * self.stride..][..self.stride];
@@ -46,10 +47,10 @@ impl<T: Element> Scorer<'_, T> {
         let local_key = part.groups[group].local_key;
         let entries = &part.entries[part.range(group)];
         let shift = self.shifts.of(part.first_key + local_key as usize);
-        let rows = row_of(local_key).chunks_exact(self.stride / divided.members());
-        let scores = scores.chunks_exact_mut(part.entries.len());
-        for (member, (row, scores)) in rows.zip(scores).enumerate() {
-            let scores = &mut scores[part.range(group)];
+        let (row, width) = (row_of(local_key), divided.width());
+        for member in 0..divided.members() {
+            let row = &row[member * width..][..width];
+            let scores = &mut scores[member * part.entries.len()..][part.range(group)];
             gather_dot(self.cpu, row, divided.of(member), entries, scores);
             scores.iter_mut().for_each(|score| *score += shift);
         }

@@ -18,7 +18,7 @@
 //! sample, and O(sample) to find the limits. Memory: a byte a number of the class vectors,
 //! and 12 bytes a sampled pair.
 
-use lookalike_kernels::{Cpu, Element, LANES, Lists, gather_dot_codes, indices_above_limits};
+use lookalike_kernels::{Cpu, Element, Lists, ListsMut, gather_dot_codes, keep_above_limits};
 use rayon::prelude::*;
 
 use super::super::by_key::{KeyGroup, Part};
@@ -33,8 +33,6 @@ use crate::scratch::{PerThread, grow, make_room};
 const SAMPLED_RANK: usize = 16;
 /// Examples whose limits one thread finds at a time.
 const EXAMPLES_AT_ONCE: usize = 16;
-/// Pairs that are compared with their limits together, while their scores are in L1.
-const PAIRS_AT_ONCE: usize = 2048;
 
 /// Who stays, kept between batches.
 #[derive(Debug, Default)]
@@ -46,8 +44,8 @@ pub(super) struct Selection {
     parts: Vec<PartSelection>,
     /// By example: scores must be above.
     limits: Vec<f32>,
-    /// The sampled scores of one example.
-    of_example: PerThread<Vec<f32>>,
+    /// Of the sampled scores of one example.
+    highest: PerThread<Highest>,
 }
 
 /// What an example's tables gave.
@@ -67,20 +65,6 @@ struct Limits<'a> {
     spares: bool,
 }
 
-impl Limits<'_> {
-    /// Decides what spared classes are: found ones if they are above their example's limit,
-    /// drawn ones otherwise.
-    fn settle(&self, scores: &[f32], entries: &mut [u32]) {
-        if !self.spares {
-            return;
-        }
-        for (entry, score) in entries.iter_mut().zip(scores).filter(|(entry, _)| **entry & SPARED == SPARED) {
-            let flags = if *score > self.of_example[example_of(*entry)] { 0 } else { DRAWN };
-            *entry = *entry & !SPARED | flags;
-        }
-    }
-}
-
 /// What rough scores are made of.
 #[derive(Clone, Copy)]
 struct RoughScorer<'a> {
@@ -92,10 +76,18 @@ struct RoughScorer<'a> {
 }
 
 impl RoughScorer<'_> {
-    /// The scores of some classes of a part.
-    fn score(&self, part: &Part, groups: &[KeyGroup], entries: &[u32], scores: &mut [f32]) {
-        let classes = self.classes.from(part.first_key, self.shifts);
+    /// The scores of some classes of the part that begins with a key.
+    fn score(&self, first_key: usize, groups: &[KeyGroup], entries: &[u32], scores: &mut [f32]) {
+        let classes = self.classes.from(first_key, self.shifts);
         gather_dot_codes(self.cpu, classes, Lists { groups, entries }, self.embeddings.view(), scores);
+    }
+
+    /// Moves what is above the limits, or was not looked up, to the front of a part; gives how
+    /// many classes and pairs that is.
+    fn keep_above(&self, part: &mut Part, limits: Limits<'_>) -> (usize, usize) {
+        let classes = self.classes.from(part.first_key, self.shifts);
+        let lists = ListsMut { groups: &mut part.groups, entries: &mut part.entries };
+        keep_above_limits(self.cpu, classes, lists, self.embeddings.view(), limits.of_example)
     }
 }
 
@@ -103,10 +95,8 @@ impl RoughScorer<'_> {
 #[derive(Debug, Default)]
 struct PartSelection {
     sample: Sample,
-    /// Rough scores of some pairs.
+    /// Rough scores of a class's pairs.
     scores: Vec<f32>,
-    /// Which of them stay.
-    stay: Vec<u32>,
 }
 
 /// The sampled pairs of a part.
@@ -172,7 +162,7 @@ impl Selection {
         let own = &mut self.parts[..parts.len()];
         grow(&mut self.limits, found.counts.len());
         if reducer.is_alone() {
-            find_limits(own, found.counts, keep, &mut self.of_example, &mut self.limits);
+            find_limits(own, found.counts, keep, &mut self.highest, &mut self.limits);
         } else {
             find_limits_of_all(own, found.counts, keep, reducer, &mut self.limits);
         }
@@ -192,16 +182,20 @@ fn find_limits(
     parts: &[PartSelection],
     found: &[u32],
     keep: usize,
-    of_example: &mut PerThread<Vec<f32>>,
+    highest: &mut PerThread<Highest>,
     limits: &mut [f32],
 ) {
-    of_example.prepare();
+    highest.prepare();
     let examples = limits.par_iter_mut().zip(found).enumerate().with_min_len(EXAMPLES_AT_ONCE);
     examples.for_each(|(example, (limit, &found))| {
-        *limit = of_example.with(|sampled| {
-            sampled.clear();
-            parts.iter().for_each(|own| sampled.extend_from_slice(own.sample.of(example)));
-            limit_of(sampled, found as usize, keep)
+        let sampled = || parts.iter().map(|own| own.sample.of(example));
+        let rank = rank_of_limit(sampled().map(<[f32]>::len).sum(), found as usize, keep);
+        *limit = rank.map_or(f32::NEG_INFINITY, |rank| {
+            highest.with(|highest| {
+                highest.start(rank);
+                sampled().for_each(|scores| highest.offer(scores));
+                highest.limit()
+            })
         });
     });
 }
@@ -237,28 +231,51 @@ fn find_limits_of_all(
     let all = reducer.gather(&highest);
     for (example, (limit, rank)) in limits.iter_mut().zip(ranks).enumerate() {
         *limit = rank.map_or(f32::NEG_INFINITY, |rank| {
-            let rows = all.chunks_exact(batch * most).flat_map(|rows| &rows[example * most..][..most]);
-            limit_at(&mut rows.copied().collect::<Vec<f32>>(), rank)
+            let mut highest = Highest::default();
+            highest.start(rank);
+            all.chunks_exact(batch * most).for_each(|rows| highest.offer(&rows[example * most..][..most]));
+            highest.limit()
         });
     }
 }
 
-/// The score at or below which an example's classes are left out: as many of the
-/// sample are above it, in proportion, as are to be kept of all.
-fn limit_of(sample: &mut [f32], found: usize, keep: usize) -> f32 {
-    rank_of_limit(sample.len(), found, keep).map_or(f32::NEG_INFINITY, |rank| limit_at(sample, rank))
-}
-
-/// The place of the limit among so many sampled scores, from 1; none where all stay.
+/// The place of the limit among so many sampled scores, from 1, such that as many of the
+/// sample are above it, in proportion, as are to be kept of all; none where all stay.
 fn rank_of_limit(sampled: usize, found: usize, keep: usize) -> Option<usize> {
     (found > keep && sampled > 0).then(|| (keep * sampled).div_ceil(found).clamp(1, sampled))
 }
 
-/// The limit that leaves so many of these scores.
-fn limit_at(sample: &mut [f32], rank: usize) -> f32 {
-    let (_, lowest, _) = sample.select_nth_unstable_by(rank - 1, |a, b| b.total_cmp(a));
-    // An infinite score is a sign of divergence, which true labels tell of, if they stay.
-    lowest.next_down().min(f32::MAX)
+/// The highest of some scores, ascending. They are few and scores come in no order: nearly
+/// all are passed over by one comparison.
+#[derive(Debug, Default)]
+struct Highest(Vec<f32>);
+
+impl Highest {
+    /// So many, of scores to come.
+    fn start(&mut self, rank: usize) {
+        make_room(&mut self.0, rank);
+        self.0.resize(rank, f32::NEG_INFINITY);
+    }
+
+    fn offer(&mut self, scores: &[f32]) {
+        let highest = &mut self.0[..];
+        for &score in scores {
+            if score.total_cmp(&highest[0]).is_gt() {
+                let mut place = 0;
+                while place + 1 < highest.len() && score.total_cmp(&highest[place + 1]).is_gt() {
+                    highest[place] = highest[place + 1];
+                    place += 1;
+                }
+                highest[place] = score;
+            }
+        }
+    }
+
+    /// The score at or below which classes are left out, such that these stay.
+    fn limit(&self) -> f32 {
+        // An infinite score is a sign of divergence, which true labels tell of, if they stay.
+        self.0[0].next_down().min(f32::MAX)
+    }
 }
 
 impl Sample {
@@ -271,7 +288,7 @@ impl Sample {
             self.entries.extend_from_slice(&part.entries[part.range(i)]);
         }
         grow(&mut self.scores, self.entries.len());
-        scorer.score(part, &self.groups, &self.entries, &mut self.scores);
+        scorer.score(part.first_key, &self.groups, &self.entries, &mut self.scores);
     }
 
     /// Sorts the scores of found classes by example.
@@ -303,71 +320,44 @@ impl Sample {
 }
 
 impl PartSelection {
-    /// Scores the part's pairs roughly and leaves those that stay, some at a time while
-    /// they are in L1.
+    /// Scores the part's pairs roughly and leaves those that stay.
     fn select(&mut self, scorer: &RoughScorer<'_>, part: &mut Part, limits: Limits<'_>) {
-        let mut kept = Kept::default();
-        let mut first = 0;
-        while first < part.groups.len() {
-            let begin = part.groups[first].start as usize;
-            let ahead =
-                part.groups[first..].partition_point(|group| (group.start as usize) < begin + PAIRS_AT_ONCE);
-            let groups = first..first + ahead;
-            let end = part.range(groups.end - 1).end;
-            grow(&mut self.scores, end - begin);
-            scorer.score(part, &part.groups[groups.clone()], &part.entries[begin..end], &mut self.scores);
-            let (entries, scores) = (&mut part.entries[begin..end], &self.scores);
-            limits.settle(scores, entries);
-            grow(&mut self.stay, entries.len() + LANES);
-            let count = indices_above_limits(scorer.cpu, scores, entries, limits.of_example, &mut self.stay);
-            kept.add(part, groups, &self.stay[..count]);
-            first += ahead;
+        if limits.spares {
+            self.settle(scorer, part, limits);
         }
-        kept.finish(part);
+        let (groups, pairs) = scorer.keep_above(part, limits);
+        part.groups.truncate(groups);
+        part.entries.truncate(pairs);
     }
-}
 
-/// What stays of a part, gone through front to back.
-#[derive(Debug, Default)]
-struct Kept {
-    /// Pairs that stay, moved together at the front.
-    pairs: usize,
-    /// Classes that have some, likewise.
-    groups: usize,
-}
-
-impl Kept {
-    /// Takes in those of some more groups' pairs that stay.
-    fn add(&mut self, part: &mut Part, groups: std::ops::Range<usize>, stay: &[u32]) {
-        let begin = part.range(groups.start).start;
-        let (mut group, mut end) = (groups.start, begin);
-        for (place, &index) in (self.pairs..).zip(stay) {
-            let at = begin + index as usize;
-            if at >= end {
-                // The first of its class.
-                while part.range(group).end <= at {
-                    group += 1;
-                }
-                end = part.range(group).end;
-                let local_key = part.groups[group].local_key;
-                part.groups[self.groups] = KeyGroup { local_key, start: place as u32 };
-                self.groups += 1;
+    /// Decides what spared classes are: found ones if they are above their example's limit,
+    /// drawn ones otherwise.
+    fn settle(&mut self, scorer: &RoughScorer<'_>, part: &mut Part, limits: Limits<'_>) {
+        for group in 0..part.groups.len() {
+            let pairs = part.range(group);
+            if !part.entries[pairs.clone()].iter().any(|&entry| is_spared(entry)) {
+                continue;
             }
-            part.entries[place] = part.entries[at];
+            grow(&mut self.scores, pairs.len());
+            let (groups, entries) = (&part.groups[group..=group], &mut part.entries[pairs]);
+            scorer.score(part.first_key, groups, entries, &mut self.scores);
+            let spared = entries.iter_mut().zip(&self.scores).filter(|(entry, _)| is_spared(**entry));
+            for (entry, &score) in spared {
+                let flags = if score > limits.of_example[example_of(*entry)] { 0 } else { DRAWN };
+                *entry = *entry & !SPARED | flags;
+            }
         }
-        self.pairs += stay.len();
     }
+}
 
-    /// Nothing more comes: what did not stay is forgotten.
-    fn finish(self, part: &mut Part) {
-        part.groups.truncate(self.groups);
-        part.entries.truncate(self.pairs);
-    }
+/// Whether an entry's class stays even if it is not among the best.
+fn is_spared(entry: u32) -> bool {
+    entry & SPARED == SPARED
 }
 
 /// Whether an entry's class was looked up: neither true nor drawn alone.
 fn is_found(entry: u32) -> bool {
-    matches!(entry & SPARED, 0 | SPARED)
+    entry & SPARED == 0 || is_spared(entry)
 }
 
 #[cfg(test)]
