@@ -27,7 +27,8 @@ def as_texts(X: Any) -> list[str] | None:
 
 def _texts_of_column(X: Any) -> list[str] | None:
     """The texts of an array or a column; a table of texts is refused in words."""
-    if X.ndim == 2 and len(X) > 0 and any(isinstance(cell, str) for cell in np.asarray(X[:1]).flat):
+    first = np.asarray(X[:1]) if X.ndim == 2 else np.zeros(0)
+    if first.dtype.kind in "OU" and any(isinstance(cell, str) for cell in first.flat):
         raise TypeError("X is a table with texts, but must be a list of texts: give one of its columns")
     texts = list(X) if X.ndim == 1 else []
     if not any(isinstance(text, str) for text in texts):
