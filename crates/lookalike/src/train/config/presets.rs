@@ -18,6 +18,9 @@ const SHUFFLED_BYTES_MAX: usize = 4 << 30;
 /// Examples of a window then.
 const SHUFFLE_WINDOW: usize = 1 << 18;
 
+/// So many classes each add 1 to the learning rate of sparse weights, from 1 up to its default.
+const CLASSES_A_RATE: f32 = 200.0;
+
 /// Members of the committee (docs/notes/accuracy.md).
 const MEMBERS: usize = 4;
 /// From so many classes on there is none: a member's share of a class vector is too short to
@@ -137,9 +140,10 @@ impl TrainConfig {
         // … and as many again may speak against a class.
         let entries_at_most = 2.0 * of_labels.min(of_classes);
         let fits = entries_at_most <= SPARSE_ENTRIES_MAX;
-        // The more labels an example has, the more rows it moves; and where classes
-        // are few, many examples of a batch move the same row.
-        let rate = if has_few_classes { 1.0 } else { SparseConfig::default().rate } / labels_mean;
+        // The more labels an example has, the more rows it moves; and the fewer classes there
+        // are, the more examples of a batch move the same row.
+        let for_one_label = (classes as f32 / CLASSES_A_RATE).clamp(1.0, SparseConfig::default().rate);
+        let rate = for_one_label / labels_mean;
         let sparse = fits.then(|| SparseConfig { rate, ..SparseConfig::default() });
         why.push(match fits {
             true => {
@@ -196,8 +200,9 @@ mod tests {
         let usual = Some(SparseConfig::default().rate);
         for (examples, classes, expected) in [
             (9_999, 2_000, (10, 256, 100, usual)),
-            (10_000, 999, (5, 256, 100, Some(1.0))),
-            (10_000, 1_000, (4, 256, 100, usual)),
+            (10_000, 600, (5, 256, 100, Some(3.0))),
+            (10_000, 999, (5, 256, 100, Some(4.995))),
+            (10_000, 1_000, (4, 256, 100, Some(5.0))),
             (49_999, 50, (5, 256, 50, Some(1.0))),
             (50_000, 50_000, (3, 512, 100, usual)),
             (199_999, 7_000, (3, 512, 140, usual)),
