@@ -310,6 +310,21 @@ mod tests {
     }
 
     #[test]
+    fn a_row_comes_with_its_own_moments() {
+        let mut network = network(3, 5);
+        let stride = network.output.stride;
+        let mut moments = NetworkMoments::of(&network);
+        number_rows(&mut moments.output, stride);
+        let Numbers::F32(weights) = &network.output.weights else { panic!("single precision here") };
+        let own = weights[3 * stride..4 * stride].to_vec();
+        let layer = LayerMut::new(&mut network.output, &mut moments.output);
+        let LayerMut::F32(mut layer) = layer else { panic!("single precision here") };
+        let row = layer.state(3, Some(4));
+        assert_eq!((&*row.w, &*row.m), (&own[..], &vec![3.0; stride][..]));
+        assert_eq!((*row.last, row.ahead), (3, stride));
+    }
+
+    #[test]
     fn classes_take_their_moments_along() {
         let (before, after) = (network(3, 5), network(3, 2));
         let stride = before.output.stride;
