@@ -5,18 +5,21 @@
 //! the sum of its points' directions. Were lengths to count, the short vectors of all places
 //! would gather in a few large clusters in the middle, and a query would have to open those.
 //! Centres start at points drawn at random; in the first rounds those with few points are
-//! moved to where others have many. Everything is summed in the order of points.
+//! moved to where others have many. Everything is summed in the order of points. Products are
+//! of whole numbers of a byte: which of two centres a point in the middle belongs to does not
+//! matter, and products with all centres are what building an index takes time for.
 
-use lookalike_kernels::{Cpu, dot_rows};
+use lookalike_kernels::{CodedQueries, Cpu, code_query, padded};
 use rayon::prelude::*;
 
 use crate::model::RowsView;
+use crate::model::columns::Columns;
 use crate::random::{Stream, mix};
 
 /// How many times as many points as another a centre has where it is one too few.
 const UNEVEN_TIMES: usize = 3;
 /// Points whose products with the centres are taken together.
-const BLOCK: usize = 128;
+const BLOCK: usize = 16;
 
 /// Class vectors with their biases.
 #[derive(Clone, Copy)]
@@ -54,37 +57,48 @@ pub(super) fn centres(cpu: Cpu, points: Points<'_>, classes: &[u32], count: usiz
 
 /// For each of some classes the nearest centre.
 pub(super) fn nearest(cpu: Cpu, points: Points<'_>, classes: &[u32], centres: &Centres) -> Vec<u32> {
-    let (stride, count) = (points.vectors.stride, centres.bias.len());
-    let no_bias = vec![0.0; count];
+    let (columns, stride, count) = (centres.columns(cpu), points.vectors.stride, centres.bias.len());
+    let (len, all) = (columns.len(), columns.count());
     let block = |classes: &[u32]| {
-        let mut rows = vec![0.0; classes.len() * stride];
-        let mut products = vec![0.0; classes.len() * count];
-        for (&class, row) in classes.iter().zip(rows.chunks_exact_mut(stride)) {
-            points.vectors.copy_row(class as usize, row);
-        }
-        dot_rows(cpu, stride, &rows, &centres.rows, &no_bias, &mut products, count);
-        let nearest = |(&class, products): (&u32, &mut [f32])| {
-            let bias = points.bias[class as usize];
-            products.iter_mut().zip(&centres.bias).for_each(|(product, centre)| *product += bias * centre);
-            largest(products)
+        let mut numbers = vec![0.0; len];
+        let mut codes = vec![0; classes.len() * len];
+        let code = |(&class, codes): (&u32, &mut [i8])| {
+            points.vectors.copy_row(class as usize, &mut numbers);
+            numbers[stride] = points.bias[class as usize];
+            code_query(cpu, &numbers, codes)
         };
-        classes.iter().zip(products.chunks_exact_mut(count)).map(nearest).collect::<Vec<u32>>()
+        let scales: Vec<f32> = classes.iter().zip(codes.chunks_exact_mut(len)).map(code).collect();
+        let mut products = vec![0.0; classes.len() * all];
+        columns.score(cpu, CodedQueries { codes: &codes, scales: &scales }, (0, all), &mut products, all);
+        products.chunks_exact(all).map(|products| largest(&products[..count])).collect::<Vec<u32>>()
     };
     classes.par_chunks(BLOCK).flat_map_iter(block).collect()
 }
 
 /// The place of the largest number, the first of equals.
 fn largest(numbers: &[f32]) -> u32 {
-    let mut best = (f32::NEG_INFINITY, 0);
-    for (place, &number) in (0..).zip(numbers) {
-        if number > best.0 {
-            best = (number, place);
-        }
+    // Sixteen at a time, as the compiler has instructions for.
+    let (sixteens, rest) = numbers.as_chunks::<16>();
+    let larger = |a: f32, b: f32| if b > a { b } else { a };
+    let mut most = [f32::NEG_INFINITY; 16];
+    for numbers in sixteens {
+        most.iter_mut().zip(numbers).for_each(|(most, &number)| *most = larger(*most, number));
     }
-    best.1
+    let most = most.iter().chain(rest).fold(f32::NEG_INFINITY, |most, &number| larger(most, number));
+    numbers.iter().position(|&number| number == most).unwrap_or(0) as u32
 }
 
 impl Centres {
+    /// In bytes, the bias as one more number.
+    fn columns(&self, cpu: Cpu) -> Columns {
+        let stride = self.rows.len() / self.bias.len().max(1);
+        let row = |centre: usize, numbers: &mut [f32]| {
+            numbers[..stride].copy_from_slice(&self.rows[centre * stride..][..stride]);
+            numbers[stride] = self.bias[centre];
+        };
+        Columns::new(cpu, padded(stride + 1), &vec![0.0; self.bias.len()], row, |_| ())
+    }
+
     /// Moves the centres with the fewest points to points of those with the most: started
     /// at random, some places have two centres and others share one, and there they stay.
     fn even_out(&mut self, points: Points<'_>, classes: &[u32], centre_of: &[u32]) {
