@@ -23,6 +23,11 @@ use crate::scratch::PerThread;
 
 /// Weights of classes that are added up for each class that is looked at.
 const ADDITIONS_PER_CLASS: usize = 16;
+/// How many times as many additions the sums over all weights may take: they are in the
+/// order of classes, so that an addition costs less, and fewer classes have to be scored.
+const WHOLE_TIMES: usize = 8;
+/// As many additions they may take in any case.
+const WHOLE_MIN: usize = 1 << 15;
 /// Of the classes that are looked at, one in so many may come from lists of weights alone.
 const LISTED_SHARE: usize = 4;
 /// That many of them may in any case.
@@ -148,6 +153,7 @@ impl Proposals {
             let factor = sparse.blend() * model.network.config.normalise.factor(query.features.1);
             let lists = index.strong(sparse, model.num_features());
             let (postings, additions) = (sparse.postings(model.num_features()), ADDITIONS_PER_CLASS * effort);
+            let additions = (additions, additions.saturating_mul(WHOLE_TIMES).max(WHOLE_MIN));
             lists.walk(few.cpu, postings, (query.features, factor), few.bias, additions, strong);
             best.reset((effort / LISTED_SHARE).max(LISTED_MIN));
             match strong.whole() {
