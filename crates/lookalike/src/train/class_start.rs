@@ -10,8 +10,10 @@
 //! has the bias that makes it score like them where nothing speaks for it: a smaller
 //! learning rate, which forgets less, is then enough for it.
 //!
-//! Cost: a forward pass over at most [`EXAMPLES_MAX`] examples of each class. Ranks, who
-//! have the rows of some features each, go through the classes of all together.
+//! Cost: a forward pass over at most [`EXAMPLES_MAX`] examples of each class. They are
+//! embedded in the order of the data, for many classes at a time: read class by class, a file
+//! that does not fit into memory would be read again for every few of them. Ranks, who have
+//! the rows of some features each, go through the classes of all together.
 
 use std::ops::Range;
 
@@ -23,6 +25,8 @@ use crate::model::{Activations, ExamplesOfClass, Network, Rows};
 
 /// Examples embedded at a time.
 const BATCH: usize = 1024;
+/// Numbers of the embeddings that are kept at a time: 16 MB.
+const KEPT_MAX: usize = 1 << 22;
 /// Examples of a class that its mean is taken of, at most, and of all examples.
 const EXAMPLES_MAX: usize = 64;
 const ALL_MAX: usize = 1 << 14;
@@ -134,15 +138,16 @@ impl Means<'_> {
         let of_class = ExamplesOfClass::new(examples, chosen);
         let pairs_of = |class| spread(of_class.of(class), EXAMPLES_MAX).map(move |example| (class, example));
         let mut pairs = self.classes.clone().flat_map(pairs_of).peekable();
-        let mut activations = Activations::default();
-        let (mut sum, mut count) = (vec![0.0; self.all.len()], 0usize);
+        let dim = self.all.len();
+        let at_once = (KEPT_MAX / dim).max(BATCH);
+        let mut embeddings = Vec::new();
+        let (mut sum, mut count) = (vec![0.0; dim], 0usize);
         while pairs.peek().is_some() {
-            let (classes, batch): (Vec<usize>, Vec<u32>) = pairs.by_ref().take(BATCH).unzip();
-            let sum_over_ranks = self.shard.sum_over_features(network.config.num_features);
-            network.embed_summed(cpu, examples, &batch, &mut activations, sum_over_ranks);
+            let (classes, members): (Vec<usize>, Vec<u32>) = pairs.by_ref().take(at_once).unzip();
+            self.embed(cpu, network, examples, &members, &mut embeddings);
             let after = pairs.peek().map(|&(class, _)| class);
-            for (place, &class) in classes.iter().enumerate() {
-                add(&mut sum, activations.embeddings().row(place));
+            for (place, (&class, embedding)) in classes.iter().zip(embeddings.chunks_exact(dim)).enumerate() {
+                add(&mut sum, embedding);
                 count += 1;
                 if classes.get(place + 1).copied().or(after) != Some(class) {
                     let mean = |(sum, all): (&mut f64, &f64)| *sum = *sum / count as f64 - all;
@@ -151,6 +156,32 @@ impl Means<'_> {
                     sum.fill(0.0);
                     count = 0;
                 }
+            }
+        }
+    }
+
+    /// The embeddings of some examples, one after the other, which are read in the order of
+    /// the data.
+    fn embed(
+        &self,
+        cpu: Cpu,
+        network: &Network,
+        examples: &Examples<'_>,
+        members: &[u32],
+        embeddings: &mut Vec<f32>,
+    ) {
+        let dim = self.all.len();
+        embeddings.resize(members.len() * dim, 0.0);
+        let mut places: Vec<usize> = (0..members.len()).collect();
+        places.sort_by_key(|&place| members[place]);
+        let mut activations = Activations::default();
+        for places in places.chunks(BATCH) {
+            let batch: Vec<u32> = places.iter().map(|&place| members[place]).collect();
+            let sum_over_ranks = self.shard.sum_over_features(network.config.num_features);
+            network.embed_summed(cpu, examples, &batch, &mut activations, sum_over_ranks);
+            for (row, &place) in places.iter().enumerate() {
+                let embedding = &activations.embeddings().row(row)[..dim];
+                embeddings[place * dim..][..dim].copy_from_slice(embedding);
             }
         }
     }
