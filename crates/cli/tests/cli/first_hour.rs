@@ -104,7 +104,7 @@ fn files_of_a_spreadsheet_are_read_or_named() {
     let said = folder.succeed(&format!("train titles.csv {flags}")).errors;
     assert!(said.contains("columns separated by semicolons, named on line 1"), "{said}");
     assert!(said.contains("400 examples") && said.contains("trained 1 epoch in"), "{said}");
-    folder.write("titles.xlsx", b"PK\x03\x04\x14\x00\x06\x00".to_vec());
+    folder.write("titles.xlsx", b"PK\x03\x04\x14\x00\x06\x00");
     assert!(folder.refuse("train titles.xlsx").contains("save a sheet as CSV"));
     folder.write("titles.jsonl", "{\"title\": \"a\", \"subjects\": [\"b\"]}\n");
     let message = folder.refuse("train titles.jsonl");

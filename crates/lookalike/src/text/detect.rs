@@ -147,7 +147,7 @@ mod tests {
             (b"PAR1\x15", "JSON lines"),
             (b"\n[\n  {\"text\": \"a\"}]", "jq"),
         ] {
-            let source = Source::Memory { name: "m".into(), bytes: content.into() };
+            let source = Rereadable::Memory { name: "m".into(), bytes: content.into() };
             for skip_bad_rows in [false, true] {
                 let options = ReadOptions { skip_bad_rows, ..Default::default() };
                 match layout(&source, &options) {

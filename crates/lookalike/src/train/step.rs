@@ -77,8 +77,10 @@ impl Step {
         let mut clock = StageClock::start();
         let Self { shard, activations, input, .. } = self;
         let mut near = None;
-        if shard.is_none() {
-            near = find_near.take().map(|find| find());
+        if shard.is_none()
+            && let Some(find) = find_near.take()
+        {
+            near = Some(find());
             clock.end(Stage::Near);
         }
         let num_features = network.config.num_features;
