@@ -131,7 +131,7 @@ def test_a_threshold_is_a_probability():
 
 def test_a_diverging_training_is_told():
     model = ExtremeClassifier("full", epochs=50, lr=1e30, settings={"normalise": "none"})
-    with pytest.raises(RuntimeError, match="diverged"):
+    with pytest.warns(UserWarning, match="the learning rate"), pytest.raises(RuntimeError, match="diverged"):
         model.fit(np.eye(4) * 1e30, [0, 1, 2, 3])
 
 
