@@ -33,10 +33,8 @@ limit=$((bytes / 4))
 echo "packed: $bytes bytes; limit: $limit bytes"
 
 # Once through all examples, by as few threads as show that their number does not matter.
-# Classes that start from their examples read them from all over the file, again and again
-# where its pages do not fit (docs/reliability.md).
 train() {
-    "$lookalike" train train.lkp --model "$1" --preset plain --class-start random --epochs 1 --hidden 32 --batch 1024 \
+    "$lookalike" train train.lkp --model "$1" --preset plain --epochs 1 --hidden 32 --batch 1024 \
         --budget 50 --threads 2 --shuffle-window 50000 --quiet
 }
 
